@@ -1,0 +1,24 @@
+"""Attention with readings: differentiable statistics of the attention maps, without the maps.
+
+`attend` is the primitive, with a `reference` and a `fused` backend; `observe` takes the same readings from the layers
+of a stock transformers model while it runs.
+"""
+
+from attentune.attention.attend import Attended, Backend, attend
+from attentune.attention.observe import Observation, Observer, count_layers, observe
+from attentune.attention.readings import Mass, Reading, mass
+from attentune.attention.selection import Selection
+
+__all__ = [
+    "Attended",
+    "Backend",
+    "Mass",
+    "Observation",
+    "Observer",
+    "Reading",
+    "Selection",
+    "attend",
+    "count_layers",
+    "mass",
+    "observe",
+]

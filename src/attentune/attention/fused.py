@@ -1,0 +1,170 @@
+"""Output, log-sum-exp and received attention, differentiable together, from stock fused kernels: no map is ever kept.
+
+With S = scale·QKᵀ + bias, lse_q = log Σ_k exp S[q, k], A = exp(S − lse) and a weight w_q for each query:
+
+forward    received_k = Σ_q w_q A[q, k] is itself an attention with the roles swapped: K asks, Q answers, the bias of
+           query q is log w_q − lse_q, and the log-sum-exp that comes back is log received.
+backward   with upstream (dO, dlse, g): dS = A ∘ (dO·Vᵀ + w gᵀ − D), D = rowsum(dO ∘ O) + w ∘ (A g) − dlse. That is the
+stock
+           backward on tensors two columns wider: V ⊕ [g, 0], dO ⊕ [w, 1], O ⊕ [A g, −dlse]; A g is one forward with
+           value g.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from attentune.attention import kernels
+from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle
+
+CHUNK_ELEMENTS = 2**22
+"""How many elements of a swapped (keys × queries) bias may exist at once, where a bias that differs by query needs one."""
+
+
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Output (batch, heads, queries, dim), lse (batch, heads, queries) and, where `weight` is given, received (batch,
+    heads, keys).
+
+    `weight` (batch, 1 or heads, queries) says how much each query counts. Heads and widths of all inputs agree.
+    """
+    output, lse, received = _FusedAttention.apply(query, key, value, allowed, scale, weight)
+    return output, lse, received
+
+
+class _FusedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        output, lse, saved = kernels.forward(query, key, value, allowed.bias, scale, allowed.causal)
+        received = None if weight is None else _received(query, key, allowed, scale, weight, lse)
+        ctx.save_for_backward(query, key, value, output, allowed.bias, weight, saved.logsumexp, *saved.state)
+        ctx.causal, ctx.scale = allowed.causal, scale
+        ctx.set_materialize_grads(False)
+        return output, lse, received
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, d_output: Tensor | None, d_lse: Tensor | None, g: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        query, key, value, output, bias, weight, logsumexp, *state = ctx.saved_tensors
+        saved, scale, causal = kernels.Saved(logsumexp, tuple(state)), ctx.scale, ctx.causal
+        if d_lse is None and g is None:
+            if d_output is None:
+                return None, None, None, None, None, None
+            d_output = d_output.to(output.dtype)
+            grads = kernels.backward(d_output, query, key, value, output, saved, bias, scale, causal)
+            return *grads, None, None, None
+
+        columns = _columns(query, key, bias, weight, d_lse, g, scale, causal)
+        width = query.shape[-1]
+        if d_output is None and width >= _COLUMNS:  # readings alone: they take the place of the values
+            values, d_outputs, outputs = (pad(column, (0, width - _COLUMNS)) for column in columns)
+            dq, dk, _ = kernels.backward(d_outputs, query, key, values, outputs, saved, bias, scale, causal)
+            return dq, dk, None, None, None, None
+
+        d_output = torch.zeros_like(output) if d_output is None else d_output.to(output.dtype)
+        extra = _extra_width(query)
+        wider = (
+            pad(torch.cat([tensor, column], dim=-1), (0, extra - _COLUMNS))
+            for tensor, column in zip((value, d_output, output), columns, strict=True)
+        )
+        values, d_outputs, outputs = wider
+        dq, dk, dv = kernels.backward(
+            d_outputs, pad(query, (0, extra)), pad(key, (0, extra)), values, outputs, saved, bias, scale, causal
+        )
+        return dq[..., :width], dk[..., :width], dv[..., :width], None, None, None
+
+
+_COLUMNS = 2  # one for g and w, one for dlse
+
+
+def _extra_width(query: Tensor) -> int:
+    """How many columns to add: just ours on CPU; up to the next multiple of 8 on CUDA, whose kernels read 16 bytes at a time."""
+    if query.device.type == "cpu":
+        return _COLUMNS
+    return _COLUMNS + (-(query.shape[-1] + _COLUMNS)) % 8
+
+
+def _columns(
+    query: Tensor, key: Tensor, bias: Tensor | None, weight: Tensor | None, d_lse: Tensor | None, g: Tensor | None,
+    scale: float, causal: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The columns [g, 0] for the values, [w, 1] for the upstream and [A g, −dlse] for the outputs, in the inputs' dtype."""
+    batch, heads, queries, width = query.shape
+    blank = query.new_zeros(batch, heads, 1)
+    nothing, zeros = blank.expand(-1, -1, queries), blank.expand(-1, -1, key.shape[2])
+    if g is None:
+        g, w, a_g = zeros, nothing, nothing
+    else:
+        # Rows of A sum to 1, so a constant added to g changes nothing; without its mean, low precision keeps more of
+        # it.
+        g = (g - g.mean(dim=-1, keepdim=True)).to(query.dtype)
+        assert weight is not None  # there is no gradient of received where it was not asked for
+        w = weight.to(query.dtype).expand(batch, heads, queries)
+        g_as_value = pad(g[..., None], (0, width - 1))
+        a_g = kernels.forward(query, key, g_as_value, bias, scale, causal)[0][..., 0]
+    one = blank.new_ones(()).expand(batch, heads, queries)
+    minus_d_lse = nothing if d_lse is None else -d_lse.to(query.dtype)
+    return torch.stack([g, zeros], -1), torch.stack([w, one], -1), torch.stack([a_g, minus_d_lse], -1)
+
+
+def _received(query: Tensor, key: Tensor, allowed: Allowed, scale: float, weight: Tensor, lse: Tensor) -> Tensor:
+    """Σ_q w_q A[q, k] as (batch, heads, keys): the swapped attention of this module's docstring."""
+    offset = weight.to(lse.dtype).log().clamp_min(FORBIDDEN) - lse  # (batch, heads, queries)
+    if allowed.keys_only:
+        received = _swapped(key, query, None, offset, scale).exp()
+        return received if allowed.bias is None else received * allowed.bias[:, :, 0, :].exp()
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    step = max(16, CHUNK_ELEMENTS // (batch * heads * queries))
+    parts = []
+    for start in range(0, keys, step):
+        stop = min(start + step, keys)
+        first = min(start, queries) if allowed.causal else 0  # queries before the first key see none of these
+        if first == queries:
+            parts.append(offset.new_zeros(batch, heads, stop - start))
+            continue
+        bias = _swapped_bias(allowed, first, queries, start, stop, query.device, offset.dtype)
+        parts.append(_swapped(key[:, :, start:stop], query[:, :, first:], bias, offset[..., first:], scale).exp())
+    return torch.cat(parts, dim=-1)
+
+
+def _swapped_bias(
+    allowed: Allowed, first: int, queries: int, start: int, stop: int, device: torch.device, dtype: torch.dtype
+) -> Tensor:
+    """The bias of one chunk of keys, transposed: (batch or 1, heads or 1, keys of the chunk, queries)."""
+    if allowed.bias is not None:
+        return allowed.bias[..., start:stop].mT
+    hidden = ~causal_triangle(first, queries, start, stop, device).mT
+    return torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, FORBIDDEN)[None, None]
+
+
+def _swapped(key: Tensor, query: Tensor, bias: Tensor | None, offset: Tensor, scale: float) -> Tensor:
+    """log Σ_q exp(S[q, k] + bias[k, q] + offset[q]) as (batch, heads, keys)."""
+    if query.device.type == "cuda" and query.dtype == torch.bfloat16:
+        # There a bias has only bfloat16's 8 bits; as three columns of the product, offset keeps all of float32's.
+        columns = _in_three(offset / scale, query.dtype)  # (batch, heads, queries, 3)
+        fill = -(query.shape[-1] + 3) % 8
+        query = pad(torch.cat([query, columns], dim=-1), (0, fill))
+        ones = key.new_ones(()).expand(*key.shape[:-1], 3)
+        key = pad(torch.cat([key, ones], dim=-1), (0, fill))
+    else:
+        offset = offset[:, :, None, :]
+        bias = offset if bias is None else (bias + offset).contiguous()
+    return kernels.forward(key, query, query, bias, scale, causal=False)[1]
+
+
+def _in_three(wide: Tensor, dtype: torch.dtype) -> Tensor:
+    """A float32 tensor as the sum of three of a narrower dtype, along a new last dimension."""
+    parts = []
+    for _ in range(3):
+        parts.append(wide.to(dtype))
+        wide = wide - parts[-1].to(wide.dtype)
+    return torch.stack(parts, dim=-1)

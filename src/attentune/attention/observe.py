@@ -1,0 +1,330 @@
+"""Readings from a stock transformers model while it runs, and their gradients into it.
+
+transformers dispatches attention by name, through `AttentionInterface`. `observe` registers, beside each implementation
+that it meets ("sdpa", "eager"), a wrapper of it, and gives the model the wrapper's name. The wrapper calls what the
+model had, or, where nothing would differ, computes output and readings in one fused pass; for modules that nobody
+observes it is what it wraps. Detached, the model has its own implementation again and nothing of ours is left on it.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.modeling_utils import AttentionInterface
+
+from attentune.attention.attend import Backend, attend, read_attention
+from attentune.attention.checkpointing import carry_through_checkpoints
+from attentune.attention.inputs import bind_inputs, real_tokens
+from attentune.attention.readings import Reading
+from attentune.errors import UserError
+
+PREFIX = "attentune_"
+WRAPPED = ("sdpa", "eager")
+
+Plan = Callable[["Observation"], Mapping[int, tuple[Reading, ...]]]
+"""Which readings to take on which layers in the forward pass that is about to begin."""
+
+
+@dataclass(eq=False)
+class Observation:
+    """One forward pass: its inputs, and the readings of each layer that was asked for them."""
+
+    inputs: Mapping[str, Any]
+    real: Tensor | None  # (batch, length) True for tokens that aren't padding; None: no padding
+    with_grad: bool
+    wanted: Mapping[int, tuple[Reading, ...]] = field(default_factory=dict)
+    layers: dict[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    calls: list[nn.Module] = field(default_factory=list)  # the module of each attention call: the position is the layer
+    is_open: bool = True
+
+
+@dataclass
+class _Cursor:
+    """Where in a pass the model is: the next attention call is that of `layer`."""
+
+    observation: Observation
+    layer: int = 0
+
+
+_observers: "WeakKeyDictionary[nn.Module, Observer]" = WeakKeyDictionary()
+
+
+class Observer:
+    """Takes the readings that `plan` asks for in each forward pass of `model`; made by `observe`, undone by `detach`."""
+
+    def __init__(
+        self, model: PreTrainedModel, plan: Plan, on_pass: Callable[[Observation], None], backend: Backend
+    ) -> None:
+        self.model, self.plan, self.on_pass, self.backend = model, plan, on_pass, backend
+        self._cursor: _Cursor | None = None
+        self._latest: Observation | None = None
+        self._is_paused = False
+        self._undo = contextlib.ExitStack()
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(_wrapped_implementations(model))
+            for module in model.modules():
+                _observers[module] = self
+                undo.callback(_observers.pop, module, None)
+            hook = model.register_forward_pre_hook(self._begin, with_kwargs=True, prepend=True)
+            undo.callback(hook.remove)
+            hook = model.register_forward_hook(self._end, always_call=True)
+            undo.callback(hook.remove)
+            undo.enter_context(carry_through_checkpoints(model, self))
+            self._undo = undo.pop_all()
+
+    def detach(self) -> None:
+        """Give the model back as it was; harmless when done twice."""
+        self._undo.close()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Within, forward passes are the model's own: nothing is read and nothing is paid."""
+        before, self._is_paused = self._is_paused, True
+        try:
+            yield
+        finally:
+            self._is_paused = before
+
+    def __enter__(self) -> "Observer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Observer":
+        """A copy of the model carries our hooks along; they stay those of the original, and do nothing for the copy."""
+        return self
+
+    # The forward pass, from the model's hooks.
+
+    @torch.compiler.disable
+    def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._is_paused or model is not self.model:
+            return
+        inputs = bind_inputs(model, args, kwargs)
+        observation = Observation(inputs, real_tokens(inputs), torch.is_grad_enabled())
+        observation.wanted = self.plan(observation)
+        self._cursor = _Cursor(observation)
+
+    @torch.compiler.disable
+    def _end(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if self._cursor is None or model is not self.model:
+            return
+        observation, self._cursor = self._cursor.observation, None
+        observation.is_open = False
+        if output is not None:  # None where the forward pass failed
+            self._latest = observation
+            self.on_pass(observation)
+
+    # Gradient checkpointing runs layers again in the backward pass: the same work, but nothing new is read.
+
+    def position(self) -> tuple[Observation, int] | None:
+        """Where the model is, for a checkpoint to come back to."""
+        return None if self._cursor is None else (self._cursor.observation, self._cursor.layer)
+
+    @contextlib.contextmanager
+    def back_at(self, position: tuple[Observation, int] | None) -> Iterator[None]:
+        """Within, the model is at `position` again; the pass itself, if it is still going on, is left alone."""
+        if position is None or position[0].is_open:
+            yield
+            return
+        before, self._cursor = self._cursor, _Cursor(*position)
+        try:
+            yield
+        finally:
+            self._cursor = before
+
+    # One attention call.
+
+    def attention(
+        self,
+        base: str,
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """What the model's own implementation returns, having taken the layer's readings on the way."""
+        own = _own_implementation(base, module)
+        cursor = self._cursor or self._cursor_of_foreign_checkpoint(module)
+        if cursor is None:
+            return own(module, query, key, value, mask, **kwargs)
+        observation, layer = cursor.observation, cursor.layer
+        cursor.layer += 1
+        if observation.is_open:
+            observation.calls.append(module)
+        read = observation.wanted.get(layer, ())
+        if not read:
+            return own(module, query, key, value, mask, **kwargs)
+        if observation.with_grad and not torch.is_grad_enabled():
+            raise UserError(
+                "reentrant gradient checkpointing hides the attention from the guide; "
+                'use gradient_checkpointing_kwargs={"use_reentrant": False}'
+            )
+        _check_supported(module, kwargs)
+        weight = observation.real
+        arguments: dict[str, Any] = {
+            "mask": mask,
+            "scale": kwargs.get("scaling"),
+            "query_weight": None if weight is None else weight[:, -query.shape[2] :],
+            "is_causal": base == "sdpa" and mask is None and query.shape[2] > 1 and _is_causal(module, kwargs),
+            "read": read,
+            "backend": self.backend,
+        }
+        weights: Tensor | None = None
+        if base == "sdpa" and not kwargs.get("dropout"):
+            attended = attend(query, key, value, **arguments)
+            output, readings = attended.output.transpose(1, 2).contiguous(), attended.readings
+        else:
+            output, weights = own(module, query, key, value, mask, **kwargs)
+            readings = read_attention(query, key, **arguments)
+        if observation.is_open:
+            observation.layers[layer] = readings
+        return output, weights
+
+    def _cursor_of_foreign_checkpoint(self, module: nn.Module) -> _Cursor | None:
+        """A checkpoint that isn't transformers' runs a layer again: which layer of which pass can only be told from the last."""
+        in_backward = torch._C._current_graph_task_id() != -1
+        if not in_backward or self._latest is None:
+            return None
+        layers = [layer for layer, called in enumerate(self._latest.calls) if called is module]
+        if len({self._latest.wanted.get(layer, ()) for layer in layers}) > 1:
+            raise UserError(
+                "torch.utils.checkpoint around a layer that is used several times, but not always guided, can't be followed; "
+                "guide all layers, or use the model's gradient_checkpointing_enable()"
+            )
+        return _Cursor(self._latest, layers[0]) if layers else None
+
+
+def observe(
+    model: PreTrainedModel, plan: Plan, on_pass: Callable[[Observation], None], backend: Backend = "auto"
+) -> Observer:
+    """Take readings in each forward pass of `model`, until the observer is detached (or its `with` block ends).
+
+    `plan` is asked at the beginning of each pass which readings to take on which layers, `on_pass` is given the
+    finished pass. Layers are numbered by the order in which a pass comes to them: where layers share weights (ALBERT),
+    each pass is its own.
+
+    >>> from transformers import BertConfig, BertModel
+    >>> config = BertConfig(
+    ...     vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8
+    ... )
+    >>> model, passes = BertModel(config), []
+    >>> with observe(model, lambda observation: {1: ("received",)}, passes.append):
+    ...     _ = model(input_ids=torch.tensor([[1, 2, 3]]))
+    >>> passes[0].layers[1]["received"].shape
+    torch.Size([1, 2, 3])
+    """
+    return Observer(model, plan, on_pass, backend)
+
+
+def count_layers(model: PreTrainedModel) -> int:
+    """How many attention layers one forward pass goes through."""
+    config = model.config.get_text_config()
+    count = getattr(config, "num_hidden_layers", None)
+    if count is None:
+        raise UserError(
+            f"{type(model).__name__} does not say how many layers it has (num_hidden_layers), so it can't be guided"
+        )
+    return int(count)
+
+
+@contextlib.contextmanager
+def _wrapped_implementations(model: PreTrainedModel) -> Iterator[None]:
+    """Within, the model's attention goes through our wrapper of the implementation that it had."""
+    name = type(model).__name__
+    if not isinstance(model, PreTrainedModel):
+        raise UserError(f"only a transformers PreTrainedModel can be guided, not {name}")
+    if getattr(model.config, "is_encoder_decoder", False):
+        raise UserError(
+            f"{name} can't be guided: encoder-decoder models, with their two kinds of attention, aren't supported"
+        )
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel) and not type(part)._can_set_attn_implementation():
+            raise UserError(
+                f"{type(part).__name__} can't be guided: it computes its attention itself instead of through transformers' "
+                "AttentionInterface; use a model that does, such as BERT, RoBERTa, ALBERT, DistilBERT, ELECTRA or ModernBERT"
+            )
+    configs = {id(part.config): part.config for part in model.modules() if isinstance(part, PreTrainedModel)}
+    before = [(config, config._attn_implementation) for config in configs.values()]
+    for _, implementation in before:
+        if str(implementation).startswith(PREFIX):
+            raise UserError(
+                f"this {name} is guided already; detach the first guide, or add the methods: 'mdg(0.1) + pdg(0.01)'"
+            )
+        if implementation not in WRAPPED:
+            raise UserError(
+                f"{name} runs the attention implementation {implementation!r}, whose masks can't be read; "
+                "call model.set_attn_implementation('sdpa') first (it is fused as well)"
+            )
+    try:
+        for config, implementation in before:
+            _register(implementation)
+            # Just the internal field, as transformers itself does it: the public one would reach into
+            # sub-configurations.
+            config._attn_implementation_internal = PREFIX + implementation
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def _register(base: str) -> None:
+    """Register our wrapper of `base`, once, with the masks that `base` expects."""
+    if PREFIX + base in AttentionInterface._global_mapping:
+        return
+
+    @torch.compiler.disable
+    def through_observer(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        observer = _observers.get(module)
+        if observer is None:  # a copy of the model, or another one that shares its configuration
+            return _own_implementation(base, module)(module, query, key, value, attention_mask, **kwargs)
+        return observer.attention(base, module, query, key, value, attention_mask, **kwargs)
+
+    AttentionInterface.register(PREFIX + base, through_observer)
+    AttentionMaskInterface.register(PREFIX + base, AttentionMaskInterface()[base])
+
+
+def _own_implementation(base: str, module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:
+    """The function that the module would have called: eager ones live in the file of the model."""
+    if base != "eager":
+        function: Callable[..., tuple[Tensor, Tensor | None]] = AttentionInterface._global_mapping[base]
+        return function
+    for kind in type(module).__mro__:
+        eager = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
+        if eager is not None:
+            return eager  # type: ignore[no-any-return]
+    raise UserError(
+        f"{type(module).__name__} keeps its eager attention where it can't be found; "
+        "call model.set_attn_implementation('sdpa') first"
+    )
+
+
+def _is_causal(module: nn.Module, kwargs: Mapping[str, Any]) -> bool:
+    """As transformers' sdpa decides it, where there is no mask."""
+    asked = kwargs.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if asked is None else asked)
+
+
+def _check_supported(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
+    for name, what in (
+        ("softcap", "soft-capped scores"),
+        ("s_aux", "attention sinks"),
+        ("position_bias", "a learned position bias"),
+    ):
+        if kwargs.get(name) is not None:
+            raise UserError(f"{type(module).__name__} can't be guided: it uses {what}, which the readings don't know")

@@ -1,0 +1,96 @@
+"""What several tests share: tiny models of each architecture, a batch with padding, and where the real corpora are."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AlbertConfig,
+    AlbertForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    DistilBertConfig,
+    DistilBertForSequenceClassification,
+    ElectraConfig,
+    ElectraForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+    ModernBertConfig,
+    ModernBertForSequenceClassification,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+)
+
+SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32}
+LONG = {"max_position_embeddings": 64}
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+ARCHITECTURES = {
+    "bert": (BertForSequenceClassification, BertConfig, {**SIZES, **LONG, **STILL}),
+    "albert": (
+        AlbertForSequenceClassification,
+        AlbertConfig,
+        {**SIZES, **LONG, **STILL, "embedding_size": 8, "classifier_dropout_prob": 0.0},
+    ),
+    "roberta": (RobertaForSequenceClassification, RobertaConfig, {**SIZES, **LONG, **STILL, **SPECIAL}),
+    "distilbert": (
+        DistilBertForSequenceClassification,
+        DistilBertConfig,
+        {
+            "vocab_size": 50, "dim": 16, "n_layers": 3, "n_heads": 4, "hidden_dim": 32, **LONG,
+            "dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0,
+        },
+    ),
+    "electra": (ElectraForSequenceClassification, ElectraConfig, {**SIZES, **LONG, **STILL, "embedding_size": 8}),
+    "modernbert": (
+        ModernBertForSequenceClassification,
+        ModernBertConfig,
+        {**SIZES, **LONG, **SPECIAL, "cls_token_id": 1, "sep_token_id": 2, "local_attention": 4,
+         "global_attn_every_n_layers": 2},
+    ),
+    "llama": (LlamaForSequenceClassification, LlamaConfig, {**SIZES, **LONG, **SPECIAL, "num_key_value_heads": 2}),
+}  # fmt: skip
+
+
+def make_tiny_model(name="bert", **changes):
+    """A tiny, randomly initialised classifier of an architecture, always the same one."""
+    model_class, config_class, settings = ARCHITECTURES[name]
+    torch.manual_seed(0)
+    return model_class(config_class(**{**settings, **changes})).train()
+
+
+def make_batch(lengths=(9, 6, 4), padded_to=None, seed=0):
+    """Token ids, mask and labels of random texts of the given lengths; [0] is padding, 1 begins and 2 ends a text."""
+    generator = torch.Generator().manual_seed(seed)
+    width = padded_to or max(lengths)
+    ids = torch.zeros(len(lengths), width, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = torch.randint(3, 50, (length,), generator=generator)
+        ids[row, 0], ids[row, length - 1] = 1, 2
+    labels = torch.arange(len(lengths)) % 2
+    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": labels}
+
+
+@pytest.fixture
+def tiny_model():
+    return make_tiny_model
+
+
+@pytest.fixture
+def tiny_batch():
+    return make_batch
+
+
+@pytest.fixture(params=list(ARCHITECTURES))
+def architecture(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def shared_data():
+    """The folder of real corpora beside the project; tests that need it skip where it is absent."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the real corpora (../shared/data) are not on this machine")
+    return folder
