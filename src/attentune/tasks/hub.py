@@ -1,0 +1,51 @@
+"""Data sets from the Hugging Face hub, or from the cache of an earlier download."""
+
+from collections.abc import Mapping, Sequence
+
+import datasets
+import huggingface_hub
+
+from attentune.errors import UserError
+from attentune.tasks.table import reason
+from attentune.tasks.task import split
+
+SECONDS_TO_ANSWER = 10
+
+
+def from_hub(
+    repository: str, config: str | None, *, texts: Sequence[str], labels: Sequence[str], otherwise: str
+) -> dict[str, datasets.Dataset]:
+    """The splits of a data set on the hub, as a task holds them; `otherwise` says what to do where that fails."""
+    try:
+        found = _load(repository, config)
+    except Exception as error:  # the network, the hub, the disk: whatever it was, the user has another way
+        why = reason(error)
+        raise UserError(f"cannot load {repository} from the Hugging Face hub ({why}); {otherwise}") from error
+    return {name: _as_split(rows, texts, labels) for name, rows in found.items()}
+
+
+def _load(repository: str, config: str | None) -> Mapping[str, datasets.Dataset]:
+    """Ask once whether the hub answers: `datasets` would try for half a minute before it looks in its cache."""
+    offline = datasets.config.HF_HUB_OFFLINE
+    problem = None if offline else _problem(repository)
+    datasets.config.HF_HUB_OFFLINE = offline or problem is not None
+    try:
+        loaded: Mapping[str, datasets.Dataset] = datasets.load_dataset(repository, config)
+        return loaded
+    except Exception as error:
+        raise problem or error from error
+    finally:
+        datasets.config.HF_HUB_OFFLINE = offline
+
+
+def _problem(repository: str) -> Exception | None:
+    try:
+        huggingface_hub.HfApi().dataset_info(repository, timeout=SECONDS_TO_ANSWER)
+    except Exception as error:
+        return error
+    return None
+
+
+def _as_split(rows: datasets.Dataset, texts: Sequence[str], labels: Sequence[str]) -> datasets.Dataset:
+    ids = rows["idx"] if "idx" in rows.column_names else range(len(rows))
+    return split([str(number) for number in ids], {name: rows[name] for name in texts}, rows["label"], labels)
