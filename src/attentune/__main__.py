@@ -1,0 +1,5 @@
+"""`python -m attentune` is the command line."""
+
+from attentune.cli import main
+
+main()

@@ -1,0 +1,52 @@
+"""The commands by name, and what becomes of errors."""
+
+import os
+import sys
+
+import typer
+
+from attentune.cli.demo import demo
+from attentune.cli.methods import methods
+from attentune.cli.predict import predict
+from attentune.cli.train import train
+from attentune.errors import UserError
+
+app = typer.Typer(
+    name="attentune",
+    help="Guide the attention of stock Hugging Face models while they are fine-tuned.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, train, predict, methods):
+    app.command()(command)
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        print(f"attentune {installed('attentune')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except UserError as error:
+        _fail(str(error))
+    except BrokenPipeError:  # the reader of our output has gone, as in `attentune predict ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except OSError as error:
+        if error.strerror is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
+
+
+def _fail(message: str) -> None:
+    print(f"attentune: {message}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,122 @@
+"""A recipe says all there is to say about a run: model, data, method and hyper-parameters. YAML on disk, checked by pydantic."""
+
+from pathlib import Path
+from typing import Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from attentune import tasks
+from attentune.errors import UserError
+from attentune.methods import parse
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataRecipe(_Part):
+    """Which data: a task by name, or files of one's own."""
+
+    task: str | None = None
+    data_dir: str | None = None
+    train_file: str | None = None
+    eval_file: str | None = None
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+    max_train: int | None = Field(default=None, ge=1)
+    max_eval: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.task and (self.train_file or self.eval_file):
+            raise ValueError("give a task or files of your own (--train-file), not both")
+        if not self.task and not self.train_file:
+            raise ValueError("there is no data: give --task (such as rotten-tomatoes) or --train-file")
+        columns = [name for name in ("text", "text_pair", "label") if getattr(self, name)]
+        if self.task and columns:
+            flags = ", ".join("--" + name.replace("_", "-") for name in columns)
+            raise ValueError(f"{flags} name columns of your own files; the task {self.task} has its own")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The task's name, or that of the user's file."""
+        return self.task or Path(self.train_file or "").stem
+
+    def load(self, seed: int) -> tasks.Task:
+        """The data itself, cut to size where that is asked for."""
+        if self.task:
+            task = tasks.load(self.task, self.data_dir)
+        else:
+            task = tasks.from_files(
+                self.train_file or "", self.eval_file, text=self.text, text_pair=self.text_pair, label=self.label
+            )
+        return task.sample(self.max_train, self.max_eval, seed=seed)
+
+
+class TrainingRecipe(_Part):
+    """How to train. The defaults are the common ones for fine-tuning encoders."""
+
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    epochs: float = Field(default=3.0, gt=0)
+    lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
+    batch_size: int = Field(default=32, ge=1)
+    max_length: int = Field(default=128, ge=4)
+    warmup: float = Field(default=0.1, ge=0, le=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    save_steps: int | None = Field(default=None, ge=1)
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+
+
+class Recipe(_Part):
+    """Everything about a run.
+
+    >>> recipe = Recipe(data={"task": "rotten-tomatoes"}, method="mdg(0.1)")
+    >>> recipe.method, recipe.training.epochs
+    ('mdg(weight=0.1)', 3.0)
+    """
+
+    model: str = "minilm"
+    revision: str | None = None
+    trust_remote_code: bool = False
+    data: DataRecipe
+    method: str = "none"
+    training: TrainingRecipe = TrainingRecipe()
+
+    @field_validator("method")
+    @classmethod
+    def _canonical(cls, text: str) -> str:
+        return str(parse(text))
+
+    @classmethod
+    def build(cls, values: dict[str, object]) -> "Recipe":
+        """From plain values, with one sentence for the first thing that is wrong."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            cause = first.get("ctx", {}).get("error")
+            if isinstance(cause, UserError):
+                raise cause from None
+            where = ".".join(str(part) for part in first["loc"])
+            if cause is not None:
+                raise UserError(str(cause)) from None
+            given = f", not {first['input']!r}" if not isinstance(first["input"], dict) else ""
+            raise UserError(f"{where or 'the recipe'}: {first['msg']}{given}") from None
+
+    def to_yaml(self) -> str:
+        """The recipe as it is kept beside a run."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> "Recipe":
+        """Read a recipe from a file."""
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise UserError(f"the recipe {path} can't be read: {str(error).splitlines()[0]}") from None
+        if not isinstance(values, dict):
+            raise UserError(f"the recipe {path} must be a mapping of fields, not {type(values).__name__}")
+        return cls.build(values)

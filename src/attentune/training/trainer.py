@@ -1,0 +1,131 @@
+"""transformers' Trainer with one argument more: the method that guides the model while it is trained.
+
+The guide is attached when training begins and detached when it ends, however it ends. Evaluation is unguided, and costs
+what it always did. What is saved is a plain checkpoint.
+"""
+
+import inspect
+import math
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.trainer_utils import TrainOutput
+
+from attentune.attention import Backend
+from attentune.errors import UserError
+from attentune.methods import Guided, Method, Sum, attach, parse
+
+
+class Trainer(transformers.Trainer):
+    """`transformers.Trainer` plus `method=`: a method, a sum of methods, or its text. Everything that Trainer does
+    still works.
+
+    Beside the `loss` that Trainer logs, which is the sum that is minimised, it logs `task_loss` and each term before
+    its weight, as `guide/mdg`, to whatever `report_to` names.
+
+        trainer = attentune.Trainer(
+            model, TrainingArguments("out"), train_dataset=data, processing_class=tokenizer, method="mdg(0.1) +
+            pdg(0.001)"
+        )
+        trainer.train()
+    """
+
+    def __init__(
+        self, *args: Any, method: Method | Sum | str = "none", backend: Backend = "auto", **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
+        self.backend: Backend = backend
+        self.guided: Guided | None = None
+        self._logged: dict[str, Tensor] = {}
+        self._logged_steps = 0
+        if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(self._plain_model()):
+            # Trainer takes any model that accepts **kwargs for one that divides its loss by `num_items_in_batch`
+            # itself. Classifiers such as BERT's accept and ignore it: their loss would be counted once too often for
+            # each step of gradient accumulation and for each process.
+            self.model_accepts_loss_kwargs = False
+        with self._attached():  # so that a mistake in the method shows here, and not when training begins
+            pass
+
+    def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
+        """Train as transformers does, guided."""
+        with self._attached() as guided:
+            self.guided = guided
+            try:
+                return super().train(*args, **kwargs)
+            finally:
+                self.guided = None
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
+        """The task's loss, and in training the guide's beside it."""
+        task_loss, outputs = super().compute_loss(
+            model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
+        )
+        loss = task_loss
+        if self.guided is not None and model.training:
+            self.guided.progress = self.state.global_step / max(1, self.state.max_steps)
+            guide_loss = self.guided.loss()
+            is_divided_already = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+            if is_divided_already:  # a sum over the accumulated batches: each contributes its share of the guide's mean
+                guide_loss = guide_loss / self.current_gradient_accumulation_steps
+            loss = task_loss + guide_loss.to(task_loss.device)
+            self._note(task_loss, self.guided.terms, loss)
+            self.guided.discard()
+        return (loss, outputs) if return_outputs else loss
+
+    def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate as transformers does, unguided."""
+        if self.guided is None:
+            return super().evaluation_loop(*args, **kwargs)
+        with self.guided.paused():
+            return super().evaluation_loop(*args, **kwargs)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log, with the parts of the loss where Trainer logs the loss."""
+        if "loss" in logs and self._logged_steps:
+            names = list(self._logged)
+            means = torch.stack([self._logged[name] for name in names]) / self._logged_steps
+            if self.args.world_size > 1:
+                means = self.accelerator.reduce(means, reduction="mean")
+            logs.update(zip(names, means.tolist(), strict=True))
+            self._logged, self._logged_steps = {}, 0
+        super().log(logs, start_time)
+
+    def _attached(self) -> Guided:
+        return attach(self._plain_model(), self.method, self.processing_class, backend=self.backend)
+
+    def _plain_model(self) -> PreTrainedModel:
+        model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
+        return model
+
+    def _note(self, task_loss: Tensor, terms: dict[str, Tensor], loss: Tensor) -> None:
+        """Keep the parts of the loss for the next log; stop where one is not a number."""
+        parts = {"task_loss": task_loss, **{f"guide/{name}": term for name, term in terms.items()}}
+        parts = {name: part.detach().float().to(loss.device) for name, part in parts.items()}
+        if not math.isfinite(loss.item()):
+            shown = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
+            raise UserError(
+                f"the loss is {loss.item()} at step {self.state.global_step} ({shown}); "
+                "try a lower learning rate or a lower weight of the method"
+            )
+        for name, part in parts.items():
+            self._logged[name] = self._logged.get(name, torch.zeros_like(part)) + part
+        self._logged_steps += 1
+
+
+def _loss_is_divided_by_items(model: nn.Module) -> bool:
+    """Whether a model's loss takes `num_items_in_batch` into account: through `self.loss_function`, or by name."""
+    try:
+        source = inspect.getsource(type(model).forward)
+    except (OSError, TypeError):
+        return True  # nothing is known: leave transformers its own judgement
+    return "loss_function" in source or "num_items_in_batch" in source
