@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attentune.attention import attend, chunked, fused, kernels, mass
+from attentune.attention import attend, chunked, fused, kernels, masks, mass
 from attentune.attention.attend import read_attention
 from attentune.errors import UserError
 
@@ -391,3 +391,32 @@ def test_shapes_that_do_not_fit_are_named():
         attend(query, key[:, :2], value[:, :2])
     with pytest.raises(UserError, match="one dtype"):
         attend(query, key.float(), value)
+
+
+def test_a_padding_mask_written_out_costs_no_more_than_its_one_row():
+    written_out = padding_mask(2, 50, torch.Generator().manual_seed(0)).expand(2, 1, 50, 50).contiguous()
+    query, key, _ = inputs(queries=50, keys=50)
+    allowed = masks.allow(written_out, False, query, key)
+    assert allowed.keys_only
+    assert allowed.bias.shape == (2, 1, 1, 50)
+    assert masks.allow(written_out, False, query, key) is allowed  # the next layer's
+
+
+def test_a_mask_that_was_written_to_is_read_again():
+    query, key, value = inputs()
+    mask = torch.ones(5, 5, dtype=torch.bool)
+    before = attend(query, key, value, mask=mask, read="received").readings["received"]
+    mask[:, 3:] = False
+    after = attend(query, key, value, mask=mask, read="received").readings["received"]
+    assert before[..., 3:].min() > 0
+    assert after[..., 3:].abs().max() == 0
+
+
+def test_nothing_is_remembered_of_a_mask_that_is_gone():
+    query, key, value = inputs()
+    before = len(masks._remembered._answers)
+    mask = torch.ones(2, 1, 1, 5)
+    attend(query, key, value, mask=mask, read="received")
+    assert len(masks._remembered._answers) == before + 1
+    del mask
+    assert len(masks._remembered._answers) == before

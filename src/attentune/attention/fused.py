@@ -69,15 +69,12 @@ class _FusedAttention(torch.autograd.Function):
             dq, dk, _ = kernels.backward(d_outputs, query, key, values, outputs, saved, bias, scale, causal)
             return dq, dk, None, None, None, None
 
-        d_output = torch.zeros_like(output) if d_output is None else d_output.to(output.dtype)
-        extra = _extra_width(query)
-        wider = (
-            pad(torch.cat([tensor, column], dim=-1), (0, extra - _COLUMNS))
-            for tensor, column in zip((value, d_output, output), columns, strict=True)
+        wide = width + _extra_width(query)
+        values, d_outputs, outputs = (
+            _widened(tensor, wide, column) for tensor, column in zip((value, d_output, output), columns, strict=True)
         )
-        values, d_outputs, outputs = wider
         dq, dk, dv = kernels.backward(
-            d_outputs, pad(query, (0, extra)), pad(key, (0, extra)), values, outputs, saved, bias, scale, causal
+            d_outputs, _widened(query, wide), _widened(key, wide), values, outputs, saved, bias, scale, causal
         )
         return dq[..., :width], dk[..., :width], dv[..., :width], None, None, None
 
@@ -90,6 +87,22 @@ def _extra_width(query: Tensor) -> int:
     if query.device.type == "cpu":
         return _COLUMNS
     return _COLUMNS + (-(query.shape[-1] + _COLUMNS)) % 8
+
+
+def _widened(tensor: Tensor | None, width: int, columns: Tensor | None = None) -> Tensor:
+    """`tensor` with `columns` beside it and zeros up to `width`; each number is written once."""
+    like = columns if tensor is None else tensor
+    assert like is not None
+    wide = like.new_empty(*like.shape[:3], width)
+    own = width if columns is None else width - columns.shape[-1]
+    used = 0 if tensor is None else tensor.shape[-1]
+    if tensor is not None:
+        wide[..., :used] = tensor
+    if own > used or columns is None:
+        wide[..., used:own] = 0
+    if columns is not None:
+        wide[..., own:] = columns
+    return wide
 
 
 def _columns(

@@ -81,8 +81,12 @@ def backward(
 
 
 def _expanded(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
-    """The CPU kernel takes strides, so repeating costs nothing."""
-    return None if bias is None else bias.expand(*bias.shape[:2], query.shape[2], key.shape[2])
+    """The CPU kernel takes strides, so repeating costs nothing; only its rows must be dense, or it copies the whole."""
+    if bias is None:
+        return None
+    if bias.stride(-1) != 1:
+        bias = bias.contiguous()
+    return bias.expand(*bias.shape[:2], query.shape[2], key.shape[2])
 
 
 def _aligned(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:

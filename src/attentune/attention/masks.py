@@ -1,9 +1,10 @@
 """One form for every mask: an additive bias that forbids by a finite, very negative number, and the rows that are left.
 
-Boolean masks, additive masks and the causal flag come in; `Allowed` goes out. Dimensions that a mask merely repeats
-(size 1, or stride 0 as transformers expands its padding masks) stay of size 1, so that a padding mask costs O(length).
+Boolean masks, additive masks and the causal flag come in; `Allowed` goes out. Dimensions along which a mask merely
+repeats itself, as a padding mask does for every query, are brought to size 1, so that padding costs O(length).
 """
 
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +49,15 @@ def allow(mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> A
     if mask is None:
         return Allowed(None, None, is_causal, finite=False)
     full = (*query.shape[:3], key.shape[2])
+    question = (full, is_causal, reading_dtype(query.dtype))
+    known = _remembered.find(mask, question)
+    if known is None:
+        known = _allow(mask, is_causal, query, full)
+        _remembered.keep(mask, question, known)
+    return known
+
+
+def _allow(mask: Tensor, is_causal: bool, query: Tensor, full: tuple[int, ...]) -> Allowed:
     mask = _unrepeated(mask, full)
     finite = mask.dtype != torch.bool
     dtype = reading_dtype(query.dtype)
@@ -62,7 +72,34 @@ def allow(mask: Tensor | None, is_causal: bool, query: Tensor, key: Tensor) -> A
         triangle = causal_triangle(0, full[2], 0, full[3], device=mask.device)
         may = may & triangle
         bias = torch.where(triangle, bias, FORBIDDEN)
-    return Allowed(bias, may.any(dim=-1), causal=False, finite=finite)
+    alive = may.any(dim=-1)
+    return Allowed(bias, None if bool(alive.all()) else alive, causal=False, finite=finite)
+
+
+class _Memory:
+    """What was made of a mask, for as long as the mask lives: a model hands one and the same to all of its layers."""
+
+    def __init__(self) -> None:
+        self._answers: dict[int, tuple[weakref.ref[Tensor], int, tuple[object, ...], Allowed]] = {}
+
+    def find(self, mask: Tensor, question: tuple[object, ...]) -> Allowed | None:
+        """What was made of this very mask, if it hasn't been written to since."""
+        found = self._answers.get(id(mask))
+        if found is None or mask.is_inference():
+            return None
+        alive, version, asked, answer = found
+        return answer if alive() is mask and version == mask._version and asked == question else None
+
+    def keep(self, mask: Tensor, question: tuple[object, ...], answer: Allowed) -> None:
+        """Remember what was made of a mask; the answer must not hold on to the mask, or it would live for ever."""
+        if mask.requires_grad or mask.is_inference():
+            return
+        name = id(mask)
+        forget = weakref.ref(mask, lambda _: self._answers.pop(name, None))
+        self._answers[name] = (forget, mask._version, question, answer)
+
+
+_remembered = _Memory()
 
 
 def causal_triangle(q_from: int, q_to: int, k_from: int, k_to: int, device: torch.device) -> Tensor:
@@ -85,4 +122,6 @@ def _unrepeated(mask: Tensor, full: tuple[int, ...]) -> Tensor:
     for dim in range(3):  # the last dimension stays whole: kernels read it in vectors
         if mask.shape[dim] > 1 and mask.stride(dim) == 0:
             mask = mask.narrow(dim, 0, 1)
+    if mask.shape[2] > 1 and not mask.requires_grad and bool((mask == mask[:, :, :1]).all()):
+        mask = mask[:, :, :1]  # a padding mask written out for every query, as transformers makes them
     return mask if mask.shape[-1] == full[-1] else mask.expand(*mask.shape[:-1], full[-1])

@@ -1,7 +1,5 @@
 """One run, from a recipe to the folder that it leaves: load, fine-tune, judge on the held-out split, save."""
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from transformers.trainer_callback import PrinterCallback
 from attentune.errors import UserError
 from attentune.methods import attach
 from attentune.tasks import Task
+from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
 from attentune.training.progress import ShowProgress
@@ -82,7 +81,7 @@ def run_recipe(
                 "steps": trainer.state.global_step,
                 "epochs": recipe.training.epochs,
                 "seconds": round(seconds, 2),
-                "peak_memory_mb": peak_memory_mb(),
+                "peak_memory_mb": round(peak_memory_mb()),
                 "precision": "bf16" if bf16 else "fp32",
             },
             "model": recipe.model,
@@ -91,14 +90,6 @@ def run_recipe(
         }
     )
     return folder
-
-
-def peak_memory_mb() -> int:
-    """The most memory that this process has held: on the GPU where it uses one, otherwise resident memory."""
-    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
-        return torch.cuda.max_memory_allocated() // 2**20
-    unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux KiB
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit // 2**20
 
 
 def _sizes(task: Task) -> str:
