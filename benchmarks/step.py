@@ -29,7 +29,6 @@ from transformers import BertConfig, BertForSequenceClassification
 from transformers.utils import logging
 
 import attentune
-from attentune.training.memory import peak_memory_mb, peak_resident_mb
 
 WAYS = ("sdpa", "fused", "eager")
 METHOD = "mdg(0.01) + pdg(0.001)"
@@ -103,11 +102,15 @@ def memory_of(way: str, arguments: list[str]) -> float:
 
 def print_memory(way: str, size: str, length: int, options: argparse.Namespace) -> None:
     """What `memory_of` reads."""
-    before = peak_resident_mb()
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        from attentune.training.memory import peak_resident_mb
+
+        before = peak_resident_mb()
     step = Step(size, length, options.tokens, options.precision, options.attention_dropout)
     for _ in range(2):
         step.take(way)
-    print(peak_memory_mb() - (0 if torch.cuda.is_available() else before))
+    print(torch.cuda.max_memory_allocated() / 2**20 if on_gpu else peak_resident_mb() - before)
 
 
 def measure(size: str, length: int, options: argparse.Namespace) -> dict:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attentune.attention import kernels
 from attentune.attention.chunked import chunked_attention, dense_mass
@@ -119,6 +119,11 @@ def _attend_fused(
     asked: tuple[Reading, ...],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Output (of no meaning where `value` is None) and readings from fused passes."""
+    if missing := kernels.missing_width(query):
+        query, key = pad(query, (0, missing)), pad(key, (0, missing))  # zeros add nothing to a score
+        padded = None if value is None else pad(value, (0, missing))
+        output, readings = _attend_fused(query, key, padded, allowed, scale, query_weight, asked)
+        return output[..., :-missing], readings
     attention = fused_attention if kernels.available(query.device, query.dtype) else chunked_attention
     weight = _weight(query, query_weight, allowed) if "received" in asked else None
     # With the keys as values, the output is A K: just what the entropy needs.

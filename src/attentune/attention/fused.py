@@ -65,7 +65,7 @@ class _FusedAttention(torch.autograd.Function):
         columns = _columns(query, key, bias, weight, d_lse, g, scale, causal)
         width = query.shape[-1]
         if d_output is None and width >= _COLUMNS:  # readings alone: they take the place of the values
-            values, d_outputs, outputs = (pad(column, (0, width - _COLUMNS)) for column in columns)
+            values, d_outputs, outputs = (_widened(None, width, column) for column in columns)
             dq, dk, _ = kernels.backward(d_outputs, query, key, values, outputs, saved, bias, scale, causal)
             return dq, dk, None, None, None, None
 
@@ -90,10 +90,11 @@ def _extra_width(query: Tensor) -> int:
 
 
 def _widened(tensor: Tensor | None, width: int, columns: Tensor | None = None) -> Tensor:
-    """`tensor` with `columns` beside it and zeros up to `width`; each number is written once."""
+    """`tensor`, zeros, and `columns` at the end of `width`: each number written once, in the memory layout of the models."""
     like = columns if tensor is None else tensor
     assert like is not None
-    wide = like.new_empty(*like.shape[:3], width)
+    batch, heads, length, _ = like.shape
+    wide = like.new_empty(batch, length, heads, width).transpose(1, 2)
     own = width if columns is None else width - columns.shape[-1]
     used = 0 if tensor is None else tensor.shape[-1]
     if tensor is not None:
@@ -121,7 +122,7 @@ def _columns(
         g = (g - g.mean(dim=-1, keepdim=True)).to(query.dtype)
         assert weight is not None  # there is no gradient of received where it was not asked for
         w = weight.to(query.dtype).expand(batch, heads, queries)
-        g_as_value = pad(g[..., None], (0, width - 1))
+        g_as_value = pad(g[..., None], (0, kernels.narrowest_value(query) - 1))
         a_g = kernels.forward(query, key, g_as_value, bias, scale, causal)[0][..., 0]
     one = blank.new_ones(()).expand(batch, heads, queries)
     minus_d_lse = nothing if d_lse is None else -d_lse.to(query.dtype)
@@ -171,7 +172,8 @@ def _swapped(key: Tensor, query: Tensor, bias: Tensor | None, offset: Tensor, sc
     else:
         offset = offset[:, :, None, :]
         bias = offset if bias is None else (bias + offset).contiguous()
-    return kernels.forward(key, query, query, bias, scale, causal=False)[1]
+    value = query[..., : kernels.narrowest_value(query)]  # of no meaning: the log-sum-exp is what we are after
+    return kernels.forward(key, query, value, bias, scale, causal=False)[1]
 
 
 def _in_three(wide: Tensor, dtype: torch.dtype) -> Tensor:

@@ -33,10 +33,20 @@ def available(device: torch.device, dtype: torch.dtype) -> bool:
     return dtype in DTYPES.get(device.type, ()) and _agrees_with_plain_torch(device.type, dtype)
 
 
+def missing_width(query: Tensor) -> int:
+    """How many columns of zeros the inputs need before the kernel takes them: CUDA's wants a multiple of 8."""
+    return 0 if query.device.type == "cpu" else -query.shape[-1] % 8
+
+
+def narrowest_value(query: Tensor) -> int:
+    """How wide a value must be at least: the CPU kernel has one width for all three, CUDA's reads 16 bytes at a time."""
+    return query.shape[-1] if query.device.type == "cpu" else min(8, query.shape[-1])
+
+
 def forward(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float, causal: bool
 ) -> tuple[Tensor, Tensor, Saved]:
-    """Output and log-sum-exp of each row; (batch, heads, length, dim) with as many heads and one width everywhere.
+    """Output and log-sum-exp of each row; (batch, heads, length, dim) with as many heads everywhere.
 
     `bias` is additive and broadcastable, float32 (float64 for float64 inputs). On CUDA it is rounded to the inputs'
     dtype.
@@ -73,6 +83,8 @@ def backward(
         )
         return dq, dk, dv
     bias = _aligned(bias, query, key)
+    # In bfloat16 the kernel reads the output as (batch, length, heads, dim) in memory, whatever its strides say.
+    d_output, output = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (d_output, output))
     dq, dk, dv, _ = torch.ops.aten._scaled_dot_product_efficient_attention_backward(
         d_output, query, key, value, bias, output, saved.logsumexp, *saved.state, 0.0, [True, True, True, False], causal,
         scale=scale,
@@ -95,6 +107,8 @@ def _aligned(bias: Tensor | None, query: Tensor, key: Tensor) -> Tensor | None:
         return None
     length = key.shape[2]
     bias = bias.clamp_min(torch.finfo(query.dtype).min / 2).to(query.dtype)
+    if bias.stride(-1) != 1:
+        bias = bias.contiguous()
     if length % 16:
         bias = torch.nn.functional.pad(bias, (0, 16 - length % 16))[..., :length]
     return bias.expand(*query.shape[:3], length)
