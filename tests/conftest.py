@@ -1,9 +1,11 @@
 """What several tests share: tiny models of each architecture, a batch with padding, and where the real corpora are."""
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from transformers import (
     AlbertConfig,
     AlbertForSequenceClassification,
@@ -20,6 +22,10 @@ from transformers import (
     RobertaConfig,
     RobertaForSequenceClassification,
 )
+
+settings.register_profile("ci", derandomize=True)  # the same examples every time; elsewhere, new ones
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 SIZES = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 32}
 LONG = {"max_position_embeddings": 64}

@@ -123,7 +123,7 @@ def build(problem, dtype):
         "padding, additive": torch.where(padding, 0.0, torch.finfo(torch.float32).min).to(dtype),
         "boolean": may,
         "bias": bias,
-        "bias by head": bias * torch.arange(1, heads + 1).to(dtype)[None, :, None, None],
+        "bias by head": bias * (torch.arange(1, heads + 1) / heads).to(dtype)[None, :, None, None],
         "infinite": bias.masked_fill(~may, float("-inf")),
         "both": may,
     }

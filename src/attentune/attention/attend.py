@@ -122,8 +122,8 @@ def _attend_fused(
     if missing := kernels.missing_width(query):
         query, key = pad(query, (0, missing)), pad(key, (0, missing))  # zeros add nothing to a score
         padded = None if value is None else pad(value, (0, missing))
-        output, readings = _attend_fused(query, key, padded, allowed, scale, query_weight, asked)
-        return output[..., :-missing], readings
+        output, found = _attend_fused(query, key, padded, allowed, scale, query_weight, asked)
+        return output[..., :-missing], found
     attention = fused_attention if kernels.available(query.device, query.dtype) else chunked_attention
     weight = _weight(query, query_weight, allowed) if "received" in asked else None
     # With the keys as values, the output is A K: just what the entropy needs.

@@ -111,7 +111,7 @@ def _columns(
     scale: float, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The columns [g, 0] for the values, [w, 1] for the upstream and [A g, −dlse] for the outputs, in the inputs' dtype."""
-    batch, heads, queries, width = query.shape
+    batch, heads, queries, _ = query.shape
     blank = query.new_zeros(batch, heads, 1)
     nothing, zeros = blank.expand(-1, -1, queries), blank.expand(-1, -1, key.shape[2])
     if g is None:

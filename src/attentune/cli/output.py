@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,12 @@ notes = Console(stderr=True, soft_wrap=True, highlight=False)
 def note(line: str) -> None:
     """Tell something on the way; the text is shown as it is, never taken for markup."""
     notes.print(line, style="dim", markup=False)
+
+
+def first_free(path: Path) -> Path:
+    """The path, or with -2, -3, … behind it the first that is not there yet."""
+    candidates = (path if i == 1 else path.with_name(f"{path.name}-{i}") for i in range(1, 100_000))
+    return next(candidate for candidate in candidates if not candidate.exists())
 
 
 def print_json(value: Any) -> None:

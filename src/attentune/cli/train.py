@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from attentune.cli.output import note, notes, print_json, quiet_libraries, results, table
+from attentune.cli.output import first_free, note, notes, print_json, quiet_libraries, results, table
 
 
 def train(
@@ -75,6 +75,4 @@ def _free_folder(recipe: Any) -> Path:
     from attentune.methods import parse
 
     method = "+".join(parse(recipe.method).names) or "none"
-    name = f"{recipe.data.name}-{method}-seed{recipe.training.seed}"
-    candidates = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in range(1, 100_000))
-    return next(path for path in candidates if not path.exists())
+    return first_free(Path("runs") / f"{recipe.data.name}-{method}-seed{recipe.training.seed}")

@@ -37,6 +37,7 @@ def run_recipe(
 
     `say` is told, line by line, what is used and found on the way; progress goes to `console`.
     """
+    RunFolder.check_free(output)
     task = recipe.data.load(recipe.training.seed)
     say(f"data: {task.source} ({_sizes(task)})")
     set_seed(recipe.training.seed)  # the new head's weights depend on it

@@ -25,12 +25,18 @@ class RunFolder:
     path: Path
 
     @classmethod
-    def create(cls, path: str | Path) -> "RunFolder":
-        """A new folder; one that holds anything already is refused."""
+    def check_free(cls, path: str | Path) -> Path:
+        """A folder that holds anything already is refused, whatever it is."""
         folder = Path(path)
         if folder.is_dir() and any(folder.iterdir()):
             holds = "a run" if (folder / "recipe.yaml").exists() else "files"
             raise UserError(f"the output folder {folder} already holds {holds}; choose another with --output")
+        return folder
+
+    @classmethod
+    def create(cls, path: str | Path) -> "RunFolder":
+        """A new folder, or an empty one that is there."""
+        folder = cls.check_free(path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -92,6 +98,8 @@ class RunFolder:
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         """What came out; the last file to be written: where it is, the run is whole."""
+        if self.steps.is_dir() and not any(self.steps.iterdir()):
+            self.steps.rmdir()  # transformers makes it even where no checkpoint is to be kept
         write_whole(self.metrics_file, json.dumps(metrics, indent=2) + "\n")
 
 

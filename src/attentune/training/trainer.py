@@ -6,6 +6,7 @@ what it always did. What is saved is a plain checkpoint.
 
 import inspect
 import math
+import re
 from typing import Any
 
 import torch
@@ -123,9 +124,9 @@ class Trainer(transformers.Trainer):
 
 
 def _loss_is_divided_by_items(model: nn.Module) -> bool:
-    """Whether a model's loss takes `num_items_in_batch` into account: through `self.loss_function`, or by name."""
+    """Whether a model's loss takes `num_items_in_batch` into account: handed on to `self.loss_function`, or by name."""
     try:
         source = inspect.getsource(type(model).forward)
     except (OSError, TypeError):
         return True  # nothing is known: leave transformers its own judgement
-    return "loss_function" in source or "num_items_in_batch" in source
+    return "num_items_in_batch" in source or bool(re.search(r"loss_function\([^)]*\*\*\w+", source))
