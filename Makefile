@@ -43,7 +43,7 @@ format: $(DEV) ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff format .
 
 bench: $(DEMO) ## Measure what a guided training step costs in time and memory
-	@$(BIN)/attentune bench
+	@$(BIN)/python benchmarks/step.py
 
 clean: ## Remove caches, builds and the demo's output; keep .venv and runs
 	@rm -rf build dist attentune-demo .hypothesis .mypy_cache .pytest_cache .ruff_cache

