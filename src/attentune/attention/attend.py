@@ -16,9 +16,10 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attentune.attention import kernels
-from attentune.attention.chunked import chunked_attention, dense_mass
+from attentune.attention.dense_mass import dense_mass
 from attentune.attention.fused import fused_attention
 from attentune.attention.masks import Allowed, allow, reading_dtype
+from attentune.attention.products import product_attention
 from attentune.attention.readings import Mass, Reading, check_readings
 from attentune.attention.reference import attend_by_reference
 from attentune.errors import UserError
@@ -71,11 +72,10 @@ def attend(
         if _takes_reference(backend, asked, mask):
             output, readings = attend_by_reference(query, key, value, allowed, scale, query_weight, dropout, asked)
             return Attended(output, readings)
-        if not dropout and value.shape[-1] == query.shape[-1]:
-            output, readings = _attend_fused(query, key, value, allowed, scale, query_weight, asked)
+        if value.shape[-1] == query.shape[-1] and (not dropout or drops_out(query)):
+            output, readings = _attend_fused(query, key, value, allowed, scale, query_weight, asked, dropout)
             return Attended(output, readings)
-        # The fused kernels take no dropout and one width: torch's own attention gives the output, they give the
-        # readings.
+        # Torch's own attention gives the output, and the readings come from a pass of their own.
         _, readings = _attend_fused(query, key, None, allowed, scale, query_weight, asked)
         return Attended(_plain_output(query, key, value, allowed, scale, dropout), readings)
 
@@ -109,6 +109,11 @@ def read_attention(
         return _attend_fused(query, key, None, allowed, scale, query_weight, asked)[1]
 
 
+def drops_out(query: Tensor) -> bool:
+    """Whether `attend` does attention dropout by itself: on a CPU, where torch's own would keep several maps."""
+    return query.device.type == "cpu"
+
+
 def _attend_fused(
     query: Tensor,
     key: Tensor,
@@ -117,17 +122,22 @@ def _attend_fused(
     scale: float,
     query_weight: Tensor | None,
     asked: tuple[Reading, ...],
+    dropout: float = 0.0,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Output (of no meaning where `value` is None) and readings from fused passes."""
     if missing := kernels.missing_width(query):
         query, key = pad(query, (0, missing)), pad(key, (0, missing))  # zeros add nothing to a score
         padded = None if value is None else pad(value, (0, missing))
-        output, found = _attend_fused(query, key, padded, allowed, scale, query_weight, asked)
+        output, found = _attend_fused(query, key, padded, allowed, scale, query_weight, asked, dropout)
         return output[..., :-missing], found
-    attention = fused_attention if kernels.available(query.device, query.dtype) else chunked_attention
+    attention = fused_attention if kernels.available(query.device, query.dtype) else product_attention
     weight = _weight(query, query_weight, allowed) if "received" in asked else None
     # With the keys as values, the output is A K: just what the entropy needs.
-    output, lse, received = attention(query, key, key if value is None else value, allowed, scale, weight)
+    values = key if value is None else value
+    if dropout:
+        output, lse, received = product_attention(query, key, values, allowed, scale, weight, dropout)
+    else:
+        output, lse, received = attention(query, key, values, allowed, scale, weight)
     a_k = output if value is None else None
     readings: dict[str, Tensor] = {}
     for reading in asked:

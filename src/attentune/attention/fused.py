@@ -5,9 +5,10 @@ With S = scale·QKᵀ + bias, lse_q = log Σ_k exp S[q, k], A = exp(S − lse) a
 forward    received_k = Σ_q w_q A[q, k] is itself an attention with the roles swapped: K asks, Q answers, the bias of
            query q is log w_q − lse_q, and the log-sum-exp that comes back is log received.
 backward   with upstream (dO, dlse, g): dS = A ∘ (dO·Vᵀ + w gᵀ − D), D = rowsum(dO ∘ O) + w ∘ (A g) − dlse. That is the
-stock
-           backward on tensors two columns wider: V ⊕ [g, 0], dO ⊕ [w, 1], O ⊕ [A g, −dlse]; A g is one forward with
-           value g.
+           stock backward on tensors two columns wider: V ⊕ [g, 0], dO ⊕ [w, 1], O ⊕ [A g, −dlse]; A g is one forward
+           with value g.
+
+Where plain products of the same equations take less time, as for short texts on a CPU, `products` does the backward.
 """
 
 from typing import Any
@@ -55,6 +56,11 @@ class _FusedAttention(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         query, key, value, output, bias, weight, logsumexp, *state = ctx.saved_tensors
         saved, scale, causal = kernels.Saved(logsumexp, tuple(state)), ctx.scale, ctx.causal
+        if products.are_faster(query, key):
+            grads = products.gradients(
+                query, key, value, output, logsumexp, bias, weight, scale, causal, d_output, d_lse, g
+            )
+            return *grads, None, None, None
         if d_lse is None and g is None:
             if d_output is None:
                 return None, None, None, None, None, None
@@ -62,7 +68,7 @@ class _FusedAttention(torch.autograd.Function):
             grads = kernels.backward(d_output, query, key, value, output, saved, bias, scale, causal)
             return *grads, None, None, None
 
-        columns = _columns(query, key, bias, weight, logsumexp[..., : query.shape[2]], d_lse, g, scale, causal)
+        columns = _columns(query, key, bias, weight, d_lse, g, scale, causal)
         width = query.shape[-1]
         if d_output is None and width >= _COLUMNS:  # readings alone: they take the place of the values
             values, d_outputs, outputs = (_widened(None, width, column) for column in columns)
@@ -107,7 +113,7 @@ def _widened(tensor: Tensor | None, width: int, columns: Tensor | None = None) -
 
 
 def _columns(
-    query: Tensor, key: Tensor, bias: Tensor | None, weight: Tensor | None, lse: Tensor, d_lse: Tensor | None, g: Tensor | None,
+    query: Tensor, key: Tensor, bias: Tensor | None, weight: Tensor | None, d_lse: Tensor | None, g: Tensor | None,
     scale: float, causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The columns [g, 0] for the values, [w, 1] for the upstream and [A g, −dlse] for the outputs, in the inputs' dtype."""
@@ -122,11 +128,8 @@ def _columns(
         g = (g - g.mean(dim=-1, keepdim=True)).to(query.dtype)
         assert weight is not None  # there is no gradient of received where it was not asked for
         w = weight.to(query.dtype).expand(batch, heads, queries)
-        if products.are_faster(query, key):
-            a_g = products.attended(query, key, bias, scale, causal, lse, g).to(query.dtype)
-        else:
-            g_as_value = pad(g[..., None], (0, kernels.narrowest_value(query) - 1))
-            a_g = kernels.forward(query, key, g_as_value, bias, scale, causal)[0][..., 0]
+        g_as_value = pad(g[..., None], (0, kernels.narrowest_value(query) - 1))
+        a_g = kernels.forward(query, key, g_as_value, bias, scale, causal)[0][..., 0]
     one = blank.new_ones(()).expand(batch, heads, queries)
     minus_d_lse = nothing if d_lse is None else -d_lse.to(query.dtype)
     return torch.stack([g, zeros], -1), torch.stack([w, one], -1), torch.stack([a_g, minus_d_lse], -1)
@@ -134,8 +137,6 @@ def _columns(
 
 def _received(query: Tensor, key: Tensor, allowed: Allowed, scale: float, weight: Tensor, lse: Tensor) -> Tensor:
     """Σ_q w_q A[q, k] as (batch, heads, keys): the swapped attention of this module's docstring."""
-    if products.are_faster(query, key):
-        return products.received(query, key, allowed.bias, scale, allowed.causal, lse, weight)
     offset = weight.to(lse.dtype).log().clamp_min(FORBIDDEN) - lse  # (batch, heads, queries)
     if allowed.keys_only:
         received = _swapped(key, query, None, offset, scale).exp()

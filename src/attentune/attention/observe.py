@@ -20,7 +20,7 @@ from transformers import PreTrainedModel
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
-from attentune.attention.attend import Backend, attend, read_attention
+from attentune.attention.attend import Backend, attend, drops_out, read_attention
 from attentune.attention.checkpointing import carry_through_checkpoints
 from attentune.attention.inputs import bind_inputs, real_tokens
 from attentune.attention.readings import Reading
@@ -184,8 +184,9 @@ class Observer:
             "backend": self.backend,
         }
         weights: Tensor | None = None
-        if base == "sdpa" and not kwargs.get("dropout"):
-            attended = attend(query, key, value, **arguments)
+        dropout = kwargs.get("dropout") or 0.0
+        if base == "sdpa" and (not dropout or drops_out(query)):
+            attended = attend(query, key, value, dropout=dropout, **arguments)
             output, readings = attended.output.transpose(1, 2).contiguous(), attended.readings
         else:
             output, weights = own(module, query, key, value, mask, **kwargs)
