@@ -405,6 +405,41 @@ def test_a_mask_that_needs_a_gradient_gets_one():
     assert bias.grad.abs().sum() > 0
 
 
+def test_a_weight_or_target_that_needs_a_gradient_gets_one():
+    query, key, value = inputs()
+    weight = torch.rand(2, 5, dtype=torch.float64).requires_grad_()
+    target = torch.rand(2, 1, 5, 5, dtype=torch.float64).requires_grad_()
+    readings = attend(query, key, value, query_weight=weight, read=["received", mass(target)]).readings
+    (readings["received"].square().sum() + readings["mass"].sum()).backward()
+    assert float(weight.grad.abs().sum()) > 0
+    assert float(target.grad.abs().sum()) > 0
+
+
+@pytest.mark.parametrize("short", [0, 512])
+@pytest.mark.parametrize("use_output", [True, False])
+def test_bfloat16_gradients_hold_for_sharp_attention(monkeypatch, short, use_output):
+    monkeypatch.setattr(products, "SHORT", short)
+    generator = torch.Generator().manual_seed(0)
+    # Scores of a standard deviation of 6: rounded to bfloat16, they would be off by 1 % of themselves and the map by more.
+    query, key = (torch.randn(2, 4, 96, 64, generator=generator).mul_(6**0.5) for _ in range(2))
+    value, upstream = (torch.randn(2, 4, 96, 64, generator=generator) for _ in range(2))
+    g = torch.randn(2, 4, 96, generator=generator)
+
+    def gradients(dtype, backend):
+        leaves = [x.bfloat16().to(dtype).requires_grad_() for x in (query, key, value)]
+        got = attend(*leaves, read=["received", "entropy"], backend=backend)
+        total = (got.readings["received"] * g).sum()
+        if use_output:
+            total = (got.output * upstream.bfloat16().to(dtype)).sum()
+        return got.readings["entropy"], torch.autograd.grad(total, leaves[:2])
+
+    entropy, exact = gradients(torch.float64, "reference")
+    rounded_entropy, rounded = gradients(torch.bfloat16, "fused")
+    for got, want in zip(rounded, exact, strict=True):
+        assert float((got.double() - want).norm() / want.norm()) < 1e-2
+    torch.testing.assert_close(rounded_entropy.double(), entropy, atol=1e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -412,6 +447,10 @@ def test_a_mask_that_needs_a_gradient_gets_one():
         ({"read": [mass(torch.zeros(2, 5).long()), mass(torch.zeros(2, 5).long())]}, "share a name"),
         ({"mask": torch.ones(4, 5, dtype=torch.bool)}, "does not broadcast"),
         ({"query_weight": torch.ones(2, 4)}, "query_weight must be"),
+        ({"query_weight": -torch.ones(2, 5)}, "at least 0 everywhere"),
+        ({"read": mass(torch.full((2, 5), 5))}, "names the key 5; there are 5"),
+        ({"read": mass(torch.zeros(2, 4).long())}, "does not broadcast to"),
+        ({"read": mass(torch.zeros(2, 3, 4, 5))}, "does not broadcast to"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"backend": "flash"}, "backend must be"),
         ({"backend": "fused", "read": "maps"}, "the fused backend keeps no map"),
@@ -420,6 +459,17 @@ def test_a_mask_that_needs_a_gradient_gets_one():
 def test_a_mistake_gets_a_sentence(change, message):
     with pytest.raises(UserError, match=message):
         attend(*inputs(), **change)
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(0, 5), (5, 0)])
+def test_nothing_to_attend_to_is_told(queries, keys):
+    with pytest.raises(UserError, match="nothing to attend to"):
+        attend(*inputs(queries=queries, keys=keys))
+
+
+def test_a_mass_target_is_numbers():
+    with pytest.raises(UserError, match="whole numbers"):
+        mass(torch.ones(2, 5, dtype=torch.bool))
 
 
 def test_shapes_that_do_not_fit_are_named():

@@ -1,6 +1,7 @@
 """attach: guides on stock models, and nothing left of them afterwards."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from transformers import (
     BertModel,
     DebertaConfig,
     DebertaModel,
+    FNetConfig,
+    FNetModel,
     T5Config,
     T5Model,
     ViTConfig,
@@ -22,6 +25,9 @@ from attentune.functional import mdg_loss, pdg_loss
 from attentune.methods import MDG, PDG, Linear, Sum, attach
 
 BOTH = "mdg(0.1) + pdg(0.01)"
+SMALL = {
+    "vocab_size": 20, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8,
+}  # fmt: skip
 
 
 def gradients(model):
@@ -294,6 +300,33 @@ def test_evaluation_reads_too_and_does_not_disturb_a_step(tiny_model, tiny_batch
             torch.testing.assert_close(guided.loss(), loss.detach())
 
 
+def test_looking_at_the_terms_changes_nothing(tiny_model, tiny_batch):
+    model = tiny_model()
+    with attach(model, BOTH) as guided:
+        model(**tiny_batch(seed=0))
+        model(**tiny_batch(seed=1))
+        expected = guided.loss().detach()
+        model(**tiny_batch(seed=0))
+        assert set(guided.terms) == {"mdg", "pdg"}
+        with torch.no_grad():
+            model(**tiny_batch(seed=2))
+        model(**tiny_batch(seed=1))
+        assert guided.loss().requires_grad
+        torch.testing.assert_close(guided.loss().detach(), expected)
+
+
+def test_within_autocast_the_loss_is_as_precise_as_its_readings(tiny_model, tiny_batch):
+    model, batch = tiny_model(), tiny_batch()
+    with attach(model, BOTH) as guided:
+        with torch.autocast("cpu", torch.bfloat16):
+            model(**batch)
+            within = guided.loss()
+        assert within.dtype == torch.float32
+        with torch.autocast("cpu", torch.bfloat16):
+            model(**batch)
+        torch.testing.assert_close(within, guided.loss())
+
+
 def test_paused_the_model_runs_as_if_unguided(tiny_model, tiny_batch):
     model = tiny_model()
     with attach(model, BOTH) as guided:
@@ -437,14 +470,7 @@ def test_a_pass_of_token_ids_by_position_is_read(tiny_model, tiny_batch):
 
 
 def test_models_that_cannot_be_guided_say_why(tiny_model):
-    sizes = {
-        "vocab_size": 20,
-        "hidden_size": 8,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 8,
-    }
-    deberta = DebertaModel(DebertaConfig(**sizes))
+    deberta = DebertaModel(DebertaConfig(**SMALL))
     with pytest.raises(UserError, match="DebertaModel can't be guided: it computes its attention itself"):
         attach(deberta, BOTH)
     t5 = T5Model(T5Config(vocab_size=20, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2))
@@ -452,9 +478,45 @@ def test_models_that_cannot_be_guided_say_why(tiny_model):
         attach(t5, BOTH)
     with pytest.raises(UserError, match="PreTrainedModel"):
         attach(torch.nn.Linear(2, 2), BOTH)
-    flex = BertModel(BertConfig(**sizes, attn_implementation="flex_attention"))
+    flex = BertModel(BertConfig(**SMALL, attn_implementation="flex_attention"))
     with pytest.raises(UserError, match="set_attn_implementation"):
         attach(flex, BOTH)
+
+
+def test_layers_that_cannot_be_told_apart_are_refused(tiny_batch):
+    crossed = BertModel(BertConfig(**SMALL, is_decoder=True, add_cross_attention=True))
+    with pytest.raises(UserError, match="two kinds of attention"):
+        attach(crossed, BOTH)
+    no_attention = FNetModel(
+        FNetConfig(vocab_size=50, hidden_size=8, num_hidden_layers=2, intermediate_size=8, max_position_embeddings=16)
+    )
+    with attach(no_attention, BOTH) as guided:
+        no_attention(tiny_batch()["input_ids"])
+        with pytest.raises(UserError, match="none of its layers ran attention"):
+            guided.loss()
+
+
+def test_albert_counts_the_layers_within_a_group(tiny_model, tiny_batch):
+    model, batch = tiny_model("albert", inner_group_num=2), tiny_batch()
+    with attach(model, "mdg(1, layers=-1)") as guided:
+        model(**batch)
+        got = guided.loss()
+    model.set_attn_implementation("eager")
+    maps = model(**batch, output_attentions=True).attentions
+    assert len(maps) == 6
+    real = batch["attention_mask"]
+    received = (maps[-1] * real[:, None, :, None]).sum(dim=-2)
+    torch.testing.assert_close(got, mdg_loss(received, mask=real))
+
+
+def test_a_pass_that_goes_on_from_a_cache_has_no_content(tiny_model, tiny_batch):
+    model, ids = tiny_model("llama").eval(), tiny_batch((6,))["input_ids"]
+    tokenizer = SimpleNamespace(all_special_ids=[1, 2], unk_token_id=None, mask_token_id=None)
+    with torch.no_grad(), attach(model, "mdg(0.1, tokens=content)", tokenizer) as guided:
+        cache = model(ids, use_cache=True).past_key_values
+        model(ids[:, :1], attention_mask=torch.ones(1, 7), past_key_values=cache)
+        with pytest.raises(UserError, match="goes on from a cache"):
+            guided.loss()
 
 
 @pytest.mark.parametrize(
@@ -479,6 +541,29 @@ def test_a_model_is_guided_once(tiny_model):
         attach(model, PDG(0.1))
     with attach(model, PDG(0.1)):
         pass
+
+
+def test_a_copy_made_while_attached_can_be_guided_itself(tiny_model, tiny_batch):
+    model, batch = tiny_model(), tiny_batch()
+    with attach(model, BOTH) as guided:
+        copied = copy.deepcopy(model)
+        model(**batch)
+        expected = guided.loss()
+    with attach(copied, BOTH) as guided:
+        copied(**batch)
+        torch.testing.assert_close(guided.loss(), expected)
+    assert copied.config._attn_implementation == "sdpa"
+
+
+def test_models_of_one_configuration_are_guided_side_by_side(tiny_model, tiny_batch):
+    first, batch = tiny_model(), tiny_batch()
+    second = type(first)(first.config)
+    outer, inner = attach(first, BOTH), attach(second, BOTH)
+    outer.detach()
+    second(**batch)
+    assert inner.loss().isfinite()
+    inner.detach()
+    assert first.config._attn_implementation == "sdpa"
 
 
 def test_only_a_part_of_the_model_is_no_pass(tiny_model, tiny_batch):

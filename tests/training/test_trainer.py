@@ -100,6 +100,43 @@ def test_accumulated_steps_equal_whole_ones(tiny_model, data, tmp_path, name):
         torch.testing.assert_close(states[1][name], expected, atol=1e-6, rtol=1e-4)
 
 
+def summed_cross_entropy(outputs, labels, num_items_in_batch=None):
+    return torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="sum") / num_items_in_batch
+
+
+def test_a_loss_of_ones_own_accumulates_too(tiny_model, data, tmp_path):
+    logs = []
+    for size, steps in ((8, 1), (2, 4)):
+        settings = {"max_steps": 1, "per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
+        trainer = make_trainer(tiny_model(), data, tmp_path, "mdg(1.0)", learning_rate=0.0, **settings)
+        trainer.compute_loss_func = summed_cross_entropy
+        trainer.train()
+        logs.append(trainer.state.log_history[0])
+    for name in ("task_loss", "guide/mdg", "loss"):
+        assert logs[1][name] == pytest.approx(logs[0][name], rel=1e-2), (
+            name
+        )  # padded alike, so only the rounding differs
+    assert logs[1]["loss"] == pytest.approx(logs[1]["task_loss"] + logs[1]["guide/mdg"], rel=1e-4)
+
+
+def test_a_model_made_when_training_begins_is_guided(tiny_model, data, tmp_path):
+    arguments = TrainingArguments(
+        str(tmp_path),
+        max_steps=2,
+        report_to="none",
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_steps=1,
+    )
+    trainer = Trainer(
+        model_init=lambda: tiny_model(), args=arguments, train_dataset=data, data_collator=pad, method="mdg(0.1)"
+    )
+    trainer.train()
+    assert trainer.state.log_history[0]["guide/mdg"] > 0
+    assert trainer.model.config._attn_implementation == "sdpa"
+
+
 def test_evaluation_is_unguided(tiny_model, data, tmp_path):
     model = tiny_model()
     trainer = make_trainer(model, data, tmp_path, eval_strategy="steps", eval_steps=1, eval_dataset=data)

@@ -65,11 +65,11 @@ def attend(
     asked = check_readings(read)
     query, key, value = _one_dtype(query, key, value)
     key, value = _as_many_heads(query, key, value)
-    _check(query, key, value, query_weight, dropout)
+    _check(query, key, value, query_weight, dropout, asked)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     with torch.autocast(query.device.type, enabled=False):
         allowed = allow(mask, is_causal, query, key)
-        if _takes_reference(backend, asked, mask):
+        if _takes_reference(backend, asked, mask, query_weight):
             output, readings = attend_by_reference(query, key, value, allowed, scale, query_weight, dropout, asked)
             return Attended(output, readings)
         if value.shape[-1] == query.shape[-1] and (not dropout or drops_out(query)):
@@ -100,11 +100,11 @@ def read_attention(
     asked = check_readings(read)
     query, key = _one_dtype(query, key)
     (key,) = _as_many_heads(query, key)
-    _check(query, key, key, query_weight, 0.0)
+    _check(query, key, key, query_weight, 0.0, asked)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     with torch.autocast(query.device.type, enabled=False):
         allowed = allow(mask, is_causal, query, key)
-        if _takes_reference(backend, asked, mask):
+        if _takes_reference(backend, asked, mask, query_weight):
             return attend_by_reference(query, key, key, allowed, scale, query_weight, 0.0, asked)[1]
         return _attend_fused(query, key, None, allowed, scale, query_weight, asked)[1]
 
@@ -151,9 +151,10 @@ def _attend_fused(
             lse_of_doubled = attention(query, key, key, doubled, 2 * scale, None)[1]
             readings[reading] = _where_alive(allowed, lse_of_doubled - 2 * lse, float("-inf")).exp()
         else:
-            if a_k is None:
-                a_k = attention(query, key, key, allowed, scale, None)[0]
-            entropy = lse - scale * (query.to(lse.dtype) * a_k.to(lse.dtype)).sum(dim=-1)
+            if a_k is None or a_k.dtype != lse.dtype:  # rounded to bfloat16 it would be off by as much as the entropy
+                precise = key.to(lse.dtype)
+                a_k = attention(query.to(lse.dtype), precise, precise, allowed, scale, None)[0]
+            entropy = lse - scale * (query.to(lse.dtype) * a_k).sum(dim=-1)
             if allowed.finite and allowed.bias is not None:
                 entropy = entropy - dense_mass(query, key, allowed, scale, lse, allowed.bias.clamp_min(-1e9))
             readings[reading] = _where_alive(allowed, entropy)
@@ -205,7 +206,9 @@ def _plain_output(query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, s
     return output if allowed.alive is None else torch.where(allowed.alive[..., None], output, 0)
 
 
-def _takes_reference(backend: str, asked: tuple[Reading, ...], mask: Tensor | None) -> bool:
+def _takes_reference(
+    backend: str, asked: tuple[Reading, ...], mask: Tensor | None, query_weight: Tensor | None
+) -> bool:
     if backend not in ("auto", "fused", "reference"):
         raise UserError(f'backend must be "auto", "fused" or "reference", not {backend!r}')
     if backend == "reference":
@@ -215,6 +218,10 @@ def _takes_reference(backend: str, asked: tuple[Reading, ...], mask: Tensor | No
         reason = "maps were asked for"
     elif mask is not None and mask.requires_grad:
         reason = "the mask needs a gradient"
+    elif query_weight is not None and query_weight.requires_grad:
+        reason = "query_weight needs a gradient"
+    elif any(isinstance(reading, Mass) and reading.target.requires_grad for reading in asked):
+        reason = "the target of a mass needs a gradient"
     if reason and backend == "fused":
         raise UserError(f"the fused backend keeps no map, but {reason}; use backend='reference' (or 'auto')")
     if reason:
@@ -250,7 +257,14 @@ def _as_many_heads(query: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
     return others if heads == fewer else tuple(x.repeat_interleave(heads // fewer, dim=1) for x in others)
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, query_weight: Tensor | None, dropout: float) -> None:
+def _check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    query_weight: Tensor | None,
+    dropout: float,
+    asked: tuple[Reading, ...],
+) -> None:
     fits = (
         query.shape[0] == key.shape[0] == value.shape[0]
         and key.shape[1:3] == value.shape[1:3]
@@ -261,8 +275,18 @@ def _check(query: Tensor, key: Tensor, value: Tensor, query_weight: Tensor | Non
             "query, key and value do not fit each other: they are "
             f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)} as (batch, heads, length, dim)"
         )
+    if 0 in query.shape or 0 in key.shape or 0 in value.shape:
+        raise UserError(
+            f"there is nothing to attend to: query, key and value are {tuple(query.shape)}, {tuple(key.shape)} and "
+            f"{tuple(value.shape)}; each dimension must be at least 1"
+        )
+    for reading in asked:
+        if isinstance(reading, Mass):
+            reading.check_fits((*query.shape[:3], key.shape[2]))
     if query_weight is not None and query_weight.shape != (query.shape[0], query.shape[2]):
         wanted = (query.shape[0], query.shape[2])
         raise UserError(f"query_weight must be (batch, queries) = {wanted}, not {tuple(query_weight.shape)}")
+    if query_weight is not None and query_weight.dtype != torch.bool and bool((query_weight < 0).any()):
+        raise UserError("query_weight must be at least 0 everywhere: it says how much each query counts")
     if not 0 <= dropout < 1:
         raise UserError(f"dropout must be at least 0 and below 1, not {dropout}")

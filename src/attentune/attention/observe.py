@@ -55,6 +55,7 @@ class _Cursor:
 
 
 _observers: "WeakKeyDictionary[nn.Module, Observer]" = WeakKeyDictionary()
+_users: dict[int, int] = {}  # how many observed models share a configuration, by its id
 
 
 class Observer:
@@ -239,7 +240,7 @@ def count_layers(model: PreTrainedModel) -> int:
         raise UserError(
             f"{type(model).__name__} does not say how many layers it has (num_hidden_layers), so it can't be guided"
         )
-    return int(count)
+    return int(count) * int(getattr(config, "inner_group_num", 1))  # ALBERT may hold several layers in a group
 
 
 @contextlib.contextmanager
@@ -258,28 +259,35 @@ def _wrapped_implementations(model: PreTrainedModel) -> Iterator[None]:
                 f"{type(part).__name__} can't be guided: it computes its attention itself instead of through transformers' "
                 "AttentionInterface; use a model that does, such as BERT, RoBERTa, ALBERT, DistilBERT, ELECTRA or ModernBERT"
             )
+    if getattr(model.config, "add_cross_attention", False):
+        raise UserError(f"{name} can't be guided: its layers have two kinds of attention (add_cross_attention)")
+    if any(module in _observers for module in model.modules()):
+        raise UserError(
+            f"this {name} is guided already; detach the first guide, or add the methods: 'mdg(0.1) + pdg(0.01)'"
+        )
     configs = {id(part.config): part.config for part in model.modules() if isinstance(part, PreTrainedModel)}
-    before = [(config, config._attn_implementation) for config in configs.values()]
-    for _, implementation in before:
-        if str(implementation).startswith(PREFIX):
-            raise UserError(
-                f"this {name} is guided already; detach the first guide, or add the methods: 'mdg(0.1) + pdg(0.01)'"
-            )
+    # A prefix that is there already is that of a copy made while attached, or of a guided model of the same configuration.
+    own = [(config, str(config._attn_implementation).removeprefix(PREFIX)) for config in configs.values()]
+    for _, implementation in own:
         if implementation not in WRAPPED:
             raise UserError(
                 f"{name} runs the attention implementation {implementation!r}, whose masks can't be read; "
                 "call model.set_attn_implementation('sdpa') first (it is fused as well)"
             )
     try:
-        for config, implementation in before:
+        for config, implementation in own:
             _register(implementation)
+            _users[id(config)] = _users.get(id(config), 0) + 1
             # Just the internal field, as transformers itself does it: the public one would reach into
             # sub-configurations.
             config._attn_implementation_internal = PREFIX + implementation
         yield
     finally:
-        for config, implementation in before:
-            config._attn_implementation_internal = implementation
+        for config, implementation in own:
+            _users[id(config)] -= 1
+            if not _users[id(config)]:
+                del _users[id(config)]
+                config._attn_implementation_internal = implementation
 
 
 def _register(base: str) -> None:

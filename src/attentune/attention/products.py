@@ -1,8 +1,8 @@
 """Attention, its readings and their gradients by plain products, a block of the map at a time and again in the backward.
 
 This runs where it beats torch's fused kernels (short texts, and attention dropout, on a CPU) and where torch has none that
-work (other devices, other dtypes, a torch that changed). No part of a map outlives its block. Products are in the inputs'
-dtype, what stands between them in float32 at least.
+work (other devices, other dtypes, a torch that changed). No part of a map outlives its block. The map is in float32 at least,
+products with it are in the inputs' dtype.
 """
 
 import math
@@ -79,7 +79,8 @@ def scores(
 ) -> Tensor:
     """S of one block in the dtype of readings, less a number (batch, heads, queries) for each of its rows."""
     examples, heads, rows = block
-    product = (query[block] @ key[examples, heads].mT).to(reading_dtype(query.dtype))
+    dtype = reading_dtype(query.dtype)  # the exponent of a score rounded to bfloat16 would be off by percents
+    product = query[block].to(dtype) @ key[examples, heads].to(dtype).mT
     if less is None:
         product *= scale
     else:  # in one pass over the block

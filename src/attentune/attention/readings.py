@@ -11,6 +11,7 @@ import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from attentune.errors import UserError
@@ -24,6 +25,25 @@ class Mass:
 
     target: Tensor
     name: str = "mass"
+
+    def check_fits(self, full: tuple[int, ...]) -> None:
+        """Raise an error if this can't be a target for maps of (batch, heads, queries, keys)."""
+        shape = tuple(self.target.shape)
+        wanted = full
+        if self.is_sparse:
+            wanted = (full[0], full[2]) if len(shape) == 2 else full[:3]
+        fits = len(shape) <= len(wanted) and all(
+            size in (1, most) for size, most in zip(reversed(shape), reversed(wanted), strict=False)
+        )
+        if not fits:
+            raise UserError(f"the target of {self.name} is {shape}, which does not broadcast to {wanted}")
+        if (
+            self.is_sparse
+            and self.target.device.type == "cpu"
+            and self.target.numel()
+            and int(self.target.max()) >= full[3]
+        ):
+            raise UserError(f"the target of {self.name} names the key {int(self.target.max())}; there are {full[3]}")
 
     @property
     def is_sparse(self) -> bool:
@@ -45,6 +65,10 @@ def mass(target: Tensor, name: str = "mass") -> Mass:
     >>> mass(torch.tensor([[1, 2, -1]]), name="next").is_sparse
     True
     """
+    if target.dtype == torch.bool or target.is_complex():
+        raise UserError(
+            f"a mass target is whole numbers (one key a query) or floats (a P for each key), not {target.dtype}"
+        )
     allowed = (2, 3) if not target.is_floating_point() else (2, 3, 4)
     if target.dim() not in allowed:
         kind = "dense" if target.is_floating_point() else "sparse"

@@ -8,6 +8,7 @@ all.
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn.functional import normalize as to_unit_length
 
@@ -39,7 +40,7 @@ def mdg_loss(
     if temperature <= 0:
         raise UserError(f"temperature must be above 0, not {temperature}")
     rows = _rows(received, mask, normalize)  # (batch, heads, length)
-    similarity = rows @ rows.mT / temperature  # (batch, heads, heads)
+    similarity = _gram(rows) / temperature  # (batch, heads, heads)
     per_head = similarity.logsumexp(dim=-1) - similarity.diagonal(dim1=-2, dim2=-1)  # (batch, heads)
     if reduction == "mean":
         return per_head.mean()
@@ -65,7 +66,7 @@ def pdg_loss(
     0.0
     """
     rows = _rows(received, mask, normalize)  # (batch, heads, length)
-    gram = rows @ rows.mT  # (batch, heads, heads)
+    gram = _gram(rows)  # (batch, heads, heads)
     length = _lengths(received, mask)  # (batch,)
     trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1)
     per_example = gram.square().sum(dim=(-2, -1)) - 2 * trace + length
@@ -84,14 +85,22 @@ def _rows(received: Tensor, mask: Tensor | None, normalize: bool) -> Tensor:
                 f"mask must be (batch, length) = {(received.shape[0], received.shape[2])}, not {tuple(mask.shape)}"
             )
         received = received * mask.to(received.dtype)[:, None, :]
+    received = received.to(torch.promote_types(received.dtype, torch.float32))
     return to_unit_length(received, dim=-1) if normalize else received
+
+
+def _gram(rows: Tensor) -> Tensor:
+    """MMᵀ, (batch, heads, heads), in the rows' own precision: autocast would round it to percents of what PDG sums up."""
+    with torch.autocast(rows.device.type, enabled=False):
+        return rows @ rows.mT
 
 
 def _lengths(received: Tensor, mask: Tensor | None) -> Tensor:
     """How many tokens of each example count, as (batch,)."""
+    dtype = torch.promote_types(received.dtype, torch.float32)
     if mask is None:
-        return received.new_full(received.shape[:1], received.shape[-1])
-    return mask.to(received.dtype).sum(dim=-1)
+        return received.new_full(received.shape[:1], received.shape[-1], dtype=dtype)
+    return mask.to(dtype).sum(dim=-1)
 
 
 def _reduce(per_example: Tensor, reduction: str) -> Tensor:

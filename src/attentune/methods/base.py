@@ -43,7 +43,13 @@ class Readings:
             return real
         if self.special is None:
             raise UserError(
-                "tokens=content needs to know the special tokens: give the tokenizer, attach(model, method, tokenizer)"
+                "tokens=content needs to know the special tokens: give the tokenizer, attach(model, method, tokenizer), "
+                "and call the model with input_ids"
+            )
+        if real is not None and real.shape != self.special.shape:
+            raise UserError(
+                "tokens=content can't be told in a pass that goes on from a cache, whose first tokens the model is not "
+                "given again; run such passes within guided.paused()"
             )
         return ~self.special if real is None else real & ~self.special
 

@@ -34,6 +34,7 @@ class Guided:
         self._special_ids = None if tokenizer is None else special_ids(tokenizer)
         self._passes: list[Observation] = []
         self._terms: dict[str, Tensor] | None = None
+        self._is_asked = False  # whether the loss of these passes has been asked for: the next pass begins anew
         self._layers = _resolve_layers(model, method)
         self._observer: Observer | None = None
         if method.parts:
@@ -44,23 +45,23 @@ class Guided:
 
         Asked twice without a forward pass between, it answers the same twice.
         """
-        if self._terms is None:
-            self._terms = self._compute_terms()
+        terms = self.terms
+        self._is_asked = True
         total = torch.zeros((), device=self.model.device)
         for name, part in zip(self.method.names, self.method.parts, strict=True):
-            total = total + part.weight * part.schedule.factor(self.progress) * self._terms[name]
+            total = total + part.weight * part.schedule.factor(self.progress) * terms[name]
         return total
 
     @property
     def terms(self) -> dict[str, Tensor]:
-        """Each method's loss before its weight, by name."""
+        """Each method's loss before its weight, by name; to look at them changes nothing."""
         if self._terms is None:
             self._terms = self._compute_terms()
         return dict(self._terms)
 
     def discard(self) -> None:
         """Forget the passes whose loss nobody will ask for."""
-        self._passes, self._terms = [], None
+        self._passes, self._terms, self._is_asked = [], None, False
 
     def detach(self) -> None:
         """Give the model back as it was, bit for bit; harmless when done twice."""
@@ -93,13 +94,11 @@ class Guided:
         return wanted
 
     def _on_pass(self, observation: Observation) -> None:
-        pending = bool(self._passes) and self._terms is None
-        if pending and self._passes[-1].with_grad and not observation.with_grad:
+        in_training_step = bool(self._passes) and not self._is_asked and self._passes[-1].with_grad
+        if in_training_step and not observation.with_grad:
             return  # a look at the model, in the middle of a training step, doesn't disturb it
-        if pending and observation.with_grad and self._passes[-1].with_grad:
-            self._passes.append(observation)
-        else:
-            self._passes, self._terms = [observation], None
+        self._passes = [*self._passes, observation] if in_training_step else [observation]
+        self._terms, self._is_asked = None, False
         if len(self._passes) == FORGOTTEN_PASSES:
             logger.warning(
                 "%d forward passes and nobody asked for guided.loss(): each keeps its graph in memory; "
@@ -117,20 +116,32 @@ class Guided:
             )
         terms = {name: torch.zeros((), device=self.model.device) for name in names}
         for observation in self._passes:
-            missing = {layer for layers in self._layers for layer in layers} - set(observation.layers)
-            if missing:
-                name = type(self.model).__name__
-                raise UserError(
-                    f"layer {min(missing)} of {name} did not run its attention through transformers' AttentionInterface, "
-                    "so it can't be guided; choose others with layers="
-                )
-            special = (
-                find_special(observation.inputs.get("input_ids"), self._special_ids) if self._special_ids else None
-            )
+            self._check_calls(len(observation.calls))
+            special = self._special(observation)
             for name, part, layers in zip(names, self.method.parts, self._layers, strict=True):
                 term = part.loss(Readings(observation, layers, part.heads, special))
                 terms[name] = terms[name] + term.to(terms[name].device)
         return terms
+
+    def _check_calls(self, calls: int) -> None:
+        """Layers are numbered by their attention calls, so there must be as many of these as layers."""
+        count = count_layers(self.model)
+        name = type(self.model).__name__
+        if calls == 0:
+            raise UserError(
+                f"{name} can't be guided: none of its layers ran attention through transformers' AttentionInterface "
+                "(has set_attn_implementation been called while it was attached?)"
+            )
+        if calls != count:
+            raise UserError(
+                f"{name} can't be guided: a forward pass called attention {calls} times, and its configuration tells of "
+                f"{count} layers, so that it isn't clear which is which"
+            )
+
+    def _special(self, observation: Observation) -> Tensor | None:
+        """True for special tokens, as far as tokenizer and inputs tell."""
+        ids = observation.inputs.get("input_ids")
+        return None if self._special_ids is None else find_special(ids, self._special_ids)
 
 
 def attach(

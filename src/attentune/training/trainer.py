@@ -4,9 +4,10 @@ The guide is attached when training begins and detached when it ends, however it
 what it always did. What is saved is a plain checkpoint.
 """
 
+import ast
 import inspect
 import math
-import re
+import textwrap
 from typing import Any
 
 import torch
@@ -34,13 +35,15 @@ class Trainer(transformers.Trainer):
         trainer.train()
     """
 
+    guided: Guided | None = None
+    """The guide, while training goes on."""
+
     def __init__(
         self, *args: Any, method: Method | Sum | str = "none", backend: Backend = "auto", **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
         self.backend: Backend = backend
-        self.guided: Guided | None = None
         self._logged: dict[str, Tensor] = {}
         self._logged_steps = 0
         if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(self._plain_model()):
@@ -48,17 +51,22 @@ class Trainer(transformers.Trainer):
             # itself. Classifiers such as BERT's accept and ignore it: their loss would be counted once too often for
             # each step of gradient accumulation and for each process.
             self.model_accepts_loss_kwargs = False
+        if self.method.parts and self.args.n_gpu > 1:
+            raise UserError(
+                f"one process can't guide a model on {self.args.n_gpu} GPUs at once (DataParallel); start one process for each: "
+                "torchrun --nproc-per-node, or accelerate launch"
+            )
         with self._attached():  # so that a mistake in the method shows here, and not when training begins
             pass
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train as transformers does, guided."""
-        with self._attached() as guided:
-            self.guided = guided
-            try:
-                return super().train(*args, **kwargs)
-            finally:
-                self.guided = None
+        self.guided = self._attached()
+        try:
+            return super().train(*args, **kwargs)
+        finally:
+            self.guided.detach()
+            self.guided = None
 
     def compute_loss(
         self,
@@ -75,11 +83,11 @@ class Trainer(transformers.Trainer):
         if self.guided is not None and model.training:
             self.guided.progress = self.state.global_step / max(1, self.state.max_steps)
             guide_loss = self.guided.loss()
-            is_divided_already = self.model_accepts_loss_kwargs and num_items_in_batch is not None
-            if is_divided_already:  # a sum over the accumulated batches: each contributes its share of the guide's mean
-                guide_loss = guide_loss / self.current_gradient_accumulation_steps
-            loss = task_loss + guide_loss.to(task_loss.device)
-            self._note(task_loss, self.guided.terms, loss)
+            # Trainer divides the loss by the batches it accumulates, unless it is a share of their sum already: then
+            # the guide, a mean, has to be made such a share too.
+            shares = self.current_gradient_accumulation_steps if self._loss_is_a_share(num_items_in_batch) else 1
+            loss = task_loss + guide_loss.to(task_loss.device) / shares
+            self._note(task_loss * shares, self.guided.terms, loss)
             self.guided.discard()
         return (loss, outputs) if return_outputs else loss
 
@@ -100,6 +108,24 @@ class Trainer(transformers.Trainer):
             logs.update(zip(names, means.tolist(), strict=True))
             self._logged, self._logged_steps = {}, 0
         super().log(logs, start_time)
+
+    def call_model_init(self, trial: Any = None) -> nn.Module:
+        """Make the model anew, as hyper-parameter searches do, and guide it if training has begun."""
+        model: nn.Module = super().call_model_init(trial)
+        if self.guided is not None:
+            self.guided.detach()
+            self.guided = attach(
+                self.accelerator.unwrap_model(model), self.method, self.processing_class, backend=self.backend
+            )
+        return model
+
+    def _loss_is_a_share(self, num_items_in_batch: Tensor | int | None) -> bool:
+        """Whether Trainer takes the loss for a share of the accumulated batches' sum, as it does itself."""
+        told: bool | None = getattr(self, "loss_is_scaled_for_ga", None)
+        if told is not None:
+            return told
+        by_model = self.model_accepts_loss_kwargs and num_items_in_batch is not None
+        return by_model or self.compute_loss_func is not None
 
     def _attached(self) -> Guided:
         return attach(self._plain_model(), self.method, self.processing_class, backend=self.backend)
@@ -126,7 +152,14 @@ class Trainer(transformers.Trainer):
 def _loss_is_divided_by_items(model: nn.Module) -> bool:
     """Whether a model's loss takes `num_items_in_batch` into account: handed on to `self.loss_function`, or by name."""
     try:
-        source = inspect.getsource(type(model).forward)
+        source = textwrap.dedent(inspect.getsource(inspect.unwrap(type(model).forward)))
     except (OSError, TypeError):
         return True  # nothing is known: leave transformers its own judgement
-    return "num_items_in_batch" in source or bool(re.search(r"loss_function\([^)]*\*\*\w+", source))
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    hands_all_on = any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "loss_function"
+        and any(keyword.arg is None for keyword in call.keywords)
+        for call in calls
+    )
+    return hands_all_on or "num_items_in_batch" in source
