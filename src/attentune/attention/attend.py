@@ -134,10 +134,11 @@ def _attend_fused(
     weight = _weight(query, query_weight, allowed) if "received" in asked else None
     # With the keys as values, the output is A K: just what the entropy needs.
     values = key if value is None else value
+    sharp = "sharpness" in asked
     if dropout:
-        output, lse, received = product_attention(query, key, values, allowed, scale, weight, dropout)
+        output, lse, received, sharpness = product_attention(query, key, values, allowed, scale, weight, sharp, dropout)
     else:
-        output, lse, received = attention(query, key, values, allowed, scale, weight)
+        output, lse, received, sharpness = attention(query, key, values, allowed, scale, weight, sharp)
     a_k = output if value is None else None
     readings: dict[str, Tensor] = {}
     for reading in asked:
@@ -147,13 +148,12 @@ def _attend_fused(
             assert received is not None
             readings[reading] = received
         elif reading == "sharpness":
-            doubled = Allowed(None if allowed.bias is None else 2 * allowed.bias, None, allowed.causal, allowed.finite)
-            lse_of_doubled = attention(query, key, key, doubled, 2 * scale, None)[1]
-            readings[reading] = _where_alive(allowed, lse_of_doubled - 2 * lse, float("-inf")).exp()
+            assert sharpness is not None
+            readings[reading] = _where_alive(allowed, sharpness)
         else:
             if a_k is None or a_k.dtype != lse.dtype:  # rounded to bfloat16 it would be off by as much as the entropy
                 precise = key.to(lse.dtype)
-                a_k = attention(query.to(lse.dtype), precise, precise, allowed, scale, None)[0]
+                a_k = attention(query.to(lse.dtype), precise, precise, allowed, scale, None, False)[0]
             entropy = lse - scale * (query.to(lse.dtype) * a_k).sum(dim=-1)
             if allowed.finite and allowed.bias is not None:
                 entropy = entropy - dense_mass(query, key, allowed, scale, lse, allowed.bias.clamp_min(-1e9))
@@ -183,9 +183,9 @@ def _mass(reading: Mass, query: Tensor, key: Tensor, allowed: Allowed, scale: fl
     return torch.where(seen, score - lse, float("-inf")).exp()
 
 
-def _where_alive(allowed: Allowed, reading: Tensor, otherwise: float = 0.0) -> Tensor:
+def _where_alive(allowed: Allowed, reading: Tensor) -> Tensor:
     """A row with no allowed key reads 0, and sends no gradient."""
-    return reading if allowed.alive is None else torch.where(allowed.alive, reading, otherwise)
+    return reading if allowed.alive is None else torch.where(allowed.alive, reading, 0.0)
 
 
 def _weight(query: Tensor, query_weight: Tensor | None, allowed: Allowed) -> Tensor:

@@ -8,6 +8,8 @@ backward   with upstream (dO, dlse, g): dS = A ∘ (dO·Vᵀ + w gᵀ − D), D 
            stock backward on tensors two columns wider: V ⊕ [g, 0], dO ⊕ [w, 1], O ⊕ [A g, −dlse]; A g is one forward
            with value g.
 
+sharpness  Σ_k A[q, k]² is exp(lse at twice the scale and bias − 2·lse).
+
 Where plain products of the same equations take less time, as for short texts on a CPU, `products` does the backward.
 """
 
@@ -26,63 +28,111 @@ CHUNK_ELEMENTS = 2**22
 
 
 def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Output (batch, heads, queries, dim), lse (batch, heads, queries) and, where `weight` is given, received (batch,
-    heads, keys).
+    query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None, sharp: bool
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Output (batch, heads, queries, dim), lse (batch, heads, queries), received (batch, heads, keys) where `weight` is
+    given, and, where it is asked for by `sharp`, sharpness (batch, heads, queries).
 
     `weight` (batch, 1 or heads, queries) says how much each query counts. Heads and widths of all inputs agree.
     """
-    output, lse, received = _FusedAttention.apply(query, key, value, allowed, scale, weight)
-    return output, lse, received
+    output, lse, received, sharpness = _FusedAttention.apply(query, key, value, allowed, scale, weight, sharp)
+    return output, lse, received, sharpness
 
 
 class _FusedAttention(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        output, lse, saved = kernels.forward(query, key, value, allowed.bias, scale, allowed.causal)
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Allowed,
+        scale: float,
+        weight: Tensor | None,
+        sharp: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        bias, causal = allowed.bias, allowed.causal
+        output, lse, saved = kernels.forward(query, key, value, bias, scale, causal)
         received = None if weight is None else _received(query, key, allowed, scale, weight, lse)
-        ctx.save_for_backward(query, key, value, output, allowed.bias, weight, saved.logsumexp, *saved.state)
-        ctx.causal, ctx.scale = allowed.causal, scale
+        sharpness = twice = None
+        if sharp:
+            narrow = value[..., : kernels.narrowest_value(query)]  # of no meaning: only the log-sum-exp is wanted
+            _, lse_at_twice, twice = kernels.forward(query, key, narrow, _doubled(bias), 2 * scale, causal)
+            sharpness = (lse_at_twice - 2 * lse).exp()
+        ctx.twice = None if products.are_faster(query, key) else twice
+        ctx.save_for_backward(query, key, value, output, bias, weight, sharpness, saved.logsumexp, *saved.state)
+        ctx.causal, ctx.scale = causal, scale
         ctx.set_materialize_grads(False)
-        return output, lse, received
+        return output, lse, received, sharpness
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, d_output: Tensor | None, d_lse: Tensor | None, g: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        query, key, value, output, bias, weight, logsumexp, *state = ctx.saved_tensors
-        saved, scale, causal = kernels.Saved(logsumexp, tuple(state)), ctx.scale, ctx.causal
+    def backward(ctx: Any, *upstreams: Tensor | None) -> tuple[Tensor | None, ...]:
+        query, key, value, output, bias, weight, sharpness, logsumexp, *state = ctx.saved_tensors
+        upstream, scale, causal = products.Upstream(*upstreams), ctx.scale, ctx.causal
+        if all(gradient is None for gradient in upstream):
+            return (None,) * 7
+        grads: tuple[Tensor | None, ...]
         if products.are_faster(query, key):
             grads = products.gradients(
-                query, key, value, output, logsumexp, bias, weight, scale, causal, d_output, d_lse, g
+                query, key, value, output, logsumexp, bias, weight, sharpness, scale, causal, upstream
             )
-            return *grads, None, None, None
-        if d_lse is None and g is None:
-            if d_output is None:
-                return None, None, None, None, None, None
-            d_output = d_output.to(output.dtype)
-            grads = kernels.backward(d_output, query, key, value, output, saved, bias, scale, causal)
-            return *grads, None, None, None
+            return *grads, None, None, None, None
+        through_twice = None
+        if upstream.sharpness is not None and sharpness is not None:
+            # d sharpness = sharpness · (d lse at twice − 2 d lse), and of the former only query and key are to be had.
+            c = upstream.sharpness * sharpness
+            at_twice = products.Upstream(None, lse=c)
+            through_twice = _gradients(
+                query, key, value, None, ctx.twice, _doubled(bias), None, 2 * scale, causal, at_twice
+            )
+            d_lse = -2 * c if upstream.lse is None else upstream.lse - 2 * c
+            upstream = upstream._replace(lse=d_lse)
+        saved = kernels.Saved(logsumexp, tuple(state))
+        grads = _gradients(query, key, value, output, saved, bias, weight, scale, causal, upstream)
+        if through_twice is not None:
+            grads = (grads[0] + through_twice[0], grads[1] + through_twice[1], grads[2])  # type: ignore[operator]
+        return *grads, None, None, None, None
 
-        columns = _columns(query, key, bias, weight, d_lse, g, scale, causal)
-        width = query.shape[-1]
-        if d_output is None and width >= _COLUMNS:  # readings alone: they take the place of the values
-            values, d_outputs, outputs = (_widened(None, width, column) for column in columns)
-            dq, dk, _ = kernels.backward(d_outputs, query, key, values, outputs, saved, bias, scale, causal)
-            return dq, dk, None, None, None, None
 
-        wide = width + _extra_width(query)
-        values, d_outputs, outputs = (
-            _widened(tensor, wide, column) for tensor, column in zip((value, d_output, output), columns, strict=True)
-        )
-        dq, dk, dv = kernels.backward(
-            d_outputs, _widened(query, wide), _widened(key, wide), values, outputs, saved, bias, scale, causal
-        )
-        return dq[..., :width], dk[..., :width], dv[..., :width], None, None, None
+def _doubled(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else 2 * bias
+
+
+def _gradients(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    output: Tensor | None,
+    saved: kernels.Saved,
+    bias: Tensor | None,
+    weight: Tensor | None,
+    scale: float,
+    causal: bool,
+    upstream: products.Upstream,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of query, key and value by the stock backward, on widened tensors where readings send some."""
+    d_output, d_lse, g, _ = upstream
+    if d_lse is None and g is None:
+        assert d_output is not None
+        assert output is not None
+        return kernels.backward(d_output.to(output.dtype), query, key, value, output, saved, bias, scale, causal)
+
+    columns = _columns(query, key, bias, weight, d_lse, g, scale, causal)
+    width = query.shape[-1]
+    if d_output is None and width >= _COLUMNS:  # readings alone: they take the place of the values
+        values, d_outputs, outputs = (_widened(None, width, column) for column in columns)
+        dq, dk, _ = kernels.backward(d_outputs, query, key, values, outputs, saved, bias, scale, causal)
+        return dq, dk, None
+
+    wide = width + _extra_width(query)
+    values, d_outputs, outputs = (
+        _widened(tensor, wide, column) for tensor, column in zip((value, d_output, output), columns, strict=True)
+    )
+    dq, dk, dv = kernels.backward(
+        d_outputs, _widened(query, wide), _widened(key, wide), values, outputs, saved, bias, scale, causal
+    )
+    return dq[..., :width], dk[..., :width], dv[..., :width]
 
 
 _COLUMNS = 2  # one for g and w, one for dlse

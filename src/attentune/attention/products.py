@@ -30,6 +30,15 @@ class Block(NamedTuple):
     rows: slice
 
 
+class Upstream(NamedTuple):
+    """The gradients that come in from above, each None where nothing comes."""
+
+    output: Tensor | None
+    lse: Tensor | None = None
+    received: Tensor | None = None
+    sharpness: Tensor | None = None
+
+
 def are_faster(query: Tensor, key: Tensor) -> bool:
     """Whether a backward by products takes less time than one by the fused kernel."""
     return query.device.type == "cpu" and query.shape[2] * key.shape[2] <= SHORT**2
@@ -61,11 +70,14 @@ def product_attention(
     allowed: Allowed,
     scale: float,
     weight: Tensor | None,
+    sharp: bool,
     dropout: float = 0.0,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """What `fused_attention` returns; with dropout of the map, which touches the output alone."""
-    output, lse, received = _ProductAttention.apply(query, key, value, allowed, scale, weight, dropout)
-    return output, lse, received
+    output, lse, received, sharpness = _ProductAttention.apply(
+        query, key, value, allowed, scale, weight, sharp, dropout
+    )
+    return output, lse, received, sharpness
 
 
 def scores(
@@ -113,21 +125,24 @@ def gradients(
     lse: Tensor,
     bias: Tensor | None,
     weight: Tensor | None,
+    sharpness: Tensor | None,
     scale: float,
     causal: bool,
-    d_output: Tensor | None,
-    d_lse: Tensor | None,
-    g: Tensor | None,
+    upstream: Upstream,
     drop: "Dropout | None" = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of query, key and value, given those of output, log-sum-exp and received: the equations of `fused`."""
+    """Gradients of query, key and value, given those of the results: the equations of `fused`, and 2 A d_sharpness."""
     dtype, low = lse.dtype, query.dtype
+    d_output, d_lse, g, d_sharpness = upstream
     d_rows = lse.new_zeros(lse.shape)  # D of dS = A ∘ (dO Vᵀ + w gᵀ − D), less what g adds to it
     if d_output is not None:
         d_rows += (d_output.to(dtype) * output.to(dtype)).sum(dim=-1)
         d_output = d_output.to(low) if drop is None else (d_output / drop.keep).to(low)
     if d_lse is not None:
         d_rows -= d_lse
+    twice = None if d_sharpness is None else 2 * d_sharpness
+    if twice is not None and sharpness is not None:
+        d_rows += twice * sharpness
     dq, dk = _like_in_models(query), _Summed(key, query)
     dv = None if d_output is None else _Summed(value, query)
     draws = None if drop is None else drop.draws()
@@ -141,18 +156,20 @@ def gradients(
             rows = rows + w * (maps @ g_here[..., None])
             through_received = w, g_here[:, :, None, :]
         if d_output is not None and dv is not None:
-            upstream, seen = d_output[block], maps
-            d_scores = (upstream @ value[examples, heads].mT).to(dtype)
+            d_out, seen = d_output[block], maps
+            d_scores = (d_out @ value[examples, heads].mT).to(dtype)
             if draws is not None:
                 kept = draws.next(maps)
                 d_scores *= kept
                 seen = maps * kept
-            dv.add(block, seen.to(low).mT @ upstream)
+            dv.add(block, seen.to(low).mT @ d_out)
             d_scores -= rows
         else:
             d_scores = (-rows).expand_as(maps).clone()
         if through_received is not None:
             d_scores.addcmul_(*through_received)
+        if twice is not None:
+            d_scores.addcmul_(twice[block][..., None], maps)
         narrow = d_scores.mul_(maps).to(low)
         dq[block] = narrow @ key[examples, heads]
         dk.add(block, narrow.mT @ query[block])
@@ -213,12 +230,14 @@ class _ProductAttention(torch.autograd.Function):
         allowed: Allowed,
         scale: float,
         weight: Tensor | None,
+        sharp: bool,
         dropout: float,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         drop = Dropout(dropout) if dropout else None
         draws = None if drop is None else drop.draws()
         lse = query.new_empty(query.shape[:3], dtype=reading_dtype(query.dtype))
         total = None if weight is None else lse.new_zeros(key.shape[:3])
+        sharpness = torch.empty_like(lse) if sharp else None
         batch, heads, queries, _ = query.shape
         output = value.new_empty(batch, queries, heads, value.shape[-1]).transpose(1, 2)
         for block in blocks(query, key):
@@ -228,26 +247,37 @@ class _ProductAttention(torch.autograd.Function):
             lse[block] = sums.amax(dim=-1) - maps.amax(dim=-1).log_()
             if total is not None and weight is not None:
                 _add_received(total, maps, weight, block)
+            if sharpness is not None:
+                sharpness[block] = maps.square().sum(dim=-1)
             if draws is not None:
                 maps *= draws.next(maps)
             output[block] = maps.to(value.dtype) @ value[block.examples, block.heads]
         if drop is not None:
             output /= drop.keep
-        ctx.save_for_backward(query, key, value, output, lse, allowed.bias, weight)
+        ctx.save_for_backward(query, key, value, output, lse, allowed.bias, weight, sharpness)
         ctx.causal, ctx.scale, ctx.drop = allowed.causal, scale, drop
         ctx.set_materialize_grads(False)
-        return output, lse, total
+        return output, lse, total, sharpness
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: Any, d_output: Tensor | None, d_lse: Tensor | None, g: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        query, key, value, output, lse, bias, weight = ctx.saved_tensors
+    def backward(ctx: Any, *upstream: Tensor | None) -> tuple[Tensor | None, ...]:
+        query, key, value, output, lse, bias, weight, sharpness = ctx.saved_tensors
         grads = gradients(
-            query, key, value, output, lse, bias, weight, ctx.scale, ctx.causal, d_output, d_lse, g, ctx.drop
+            query,
+            key,
+            value,
+            output,
+            lse,
+            bias,
+            weight,
+            sharpness,
+            ctx.scale,
+            ctx.causal,
+            Upstream(*upstream),
+            ctx.drop,
         )
-        return *grads, None, None, None, None
+        return *grads, None, None, None, None, None
 
 
 def _add_received(total: Tensor, maps: Tensor, weight: Tensor, block: Block) -> None:
