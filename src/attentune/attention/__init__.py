@@ -5,7 +5,7 @@ of a stock transformers model while it runs.
 """
 
 from attentune.attention.attend import Attended, Backend, attend
-from attentune.attention.observe import Observation, Observer, count_layers, observe
+from attentune.attention.observe import Observation, Observer, Revision, count_layers, observe
 from attentune.attention.readings import Mass, Reading, mass
 from attentune.attention.selection import Selection
 
@@ -16,6 +16,7 @@ __all__ = [
     "Observation",
     "Observer",
     "Reading",
+    "Revision",
     "Selection",
     "attend",
     "count_layers",

@@ -7,30 +7,40 @@ observes it is what it wraps. Detached, the model has its own implementation aga
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers.masking_utils import AttentionMaskInterface
-from transformers.modeling_utils import AttentionInterface
 
 from attentune.attention.attend import Backend, attend, drops_out, read_attention
 from attentune.attention.checkpointing import carry_through_checkpoints
 from attentune.attention.inputs import bind_inputs, real_tokens
+from attentune.attention.interface import (
+    check_supported,
+    is_causal,
+    observers,
+    own_implementation,
+    wrapped_implementations,
+)
 from attentune.attention.readings import Reading
 from attentune.errors import UserError
 
-PREFIX = "attentune_"
-WRAPPED = ("sdpa", "eager")
-
 Plan = Callable[["Observation"], Mapping[int, tuple[Reading, ...]]]
 """Which readings to take on which layers in the forward pass that is about to begin."""
+
+
+class Revision(Protocol):
+    """A change to what a layer's attention works on or gives; it is made in every pass, observed or paused."""
+
+    def value(self, value: Tensor, observation: "Observation") -> Tensor:
+        """The values (batch, heads, keys, dim) that the layer shall use."""
+
+    def output(self, output: Tensor, observation: "Observation") -> Tensor:
+        """The context (batch, queries, heads, dim) that the layer shall give, before its output projection."""
 
 
 @dataclass(eq=False)
@@ -54,26 +64,28 @@ class _Cursor:
     layer: int = 0
 
 
-_observers: "WeakKeyDictionary[nn.Module, Observer]" = WeakKeyDictionary()
-_users: dict[int, int] = {}  # how many observed models share a configuration, by its id
-
-
 class Observer:
     """Takes the readings that `plan` asks for in each forward pass of `model`; made by `observe`, undone by `detach`."""
 
     def __init__(
-        self, model: PreTrainedModel, plan: Plan, on_pass: Callable[[Observation], None], backend: Backend
+        self,
+        model: PreTrainedModel,
+        plan: Plan,
+        on_pass: Callable[[Observation], None],
+        backend: Backend,
+        revisions: Mapping[int, tuple[Revision, ...]],
     ) -> None:
         self.model, self.plan, self.on_pass, self.backend = model, plan, on_pass, backend
+        self.revisions = revisions
         self._cursor: _Cursor | None = None
         self._latest: Observation | None = None
         self._is_paused = False
         self._undo = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
-            undo.enter_context(_wrapped_implementations(model))
+            undo.enter_context(wrapped_implementations(model))
             for module in model.modules():
-                _observers[module] = self
-                undo.callback(_observers.pop, module, None)
+                observers[module] = self
+                undo.callback(observers.pop, module, None)
             hook = model.register_forward_pre_hook(self._begin, with_kwargs=True, prepend=True)
             undo.callback(hook.remove)
             hook = model.register_forward_hook(self._end, always_call=True)
@@ -87,7 +99,7 @@ class Observer:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Within, forward passes are the model's own: nothing is read and nothing is paid."""
+        """Within, forward passes are the model's own, revisions aside: nothing is read and nothing is paid."""
         before, self._is_paused = self._is_paused, True
         try:
             yield
@@ -110,11 +122,12 @@ class Observer:
 
     @torch.compiler.disable
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._is_paused or model is not self.model:
+        if model is not self.model or (self._is_paused and not self.revisions):
             return
         inputs = bind_inputs(model, args, kwargs)
         observation = Observation(inputs, real_tokens(inputs), torch.is_grad_enabled())
-        observation.wanted = self.plan(observation)
+        if not self._is_paused:
+            observation.wanted = self.plan(observation)
         self._cursor = _Cursor(observation)
 
     @torch.compiler.disable
@@ -123,7 +136,7 @@ class Observer:
             return
         observation, self._cursor = self._cursor.observation, None
         observation.is_open = False
-        if output is not None:  # None where the forward pass failed
+        if output is not None and not self._is_paused:  # None where the forward pass failed
             self._latest = observation
             self.on_pass(observation)
 
@@ -158,7 +171,8 @@ class Observer:
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """What the model's own implementation returns, having taken the layer's readings on the way."""
-        own = _own_implementation(base, module)
+        own = own_implementation(base, module)
+        weights: Tensor | None = None
         cursor = self._cursor or self._cursor_of_foreign_checkpoint(module)
         if cursor is None:
             return own(module, query, key, value, mask, **kwargs)
@@ -166,25 +180,28 @@ class Observer:
         cursor.layer += 1
         if observation.is_open:
             observation.calls.append(module)
+        revisions = self.revisions.get(layer, ())
+        for revision in revisions:
+            value = revision.value(value, observation)
         read = observation.wanted.get(layer, ())
         if not read:
-            return own(module, query, key, value, mask, **kwargs)
+            output, weights = own(module, query, key, value, mask, **kwargs)
+            return self._revised(output, observation, revisions), weights
         if observation.with_grad and not torch.is_grad_enabled():
             raise UserError(
                 "reentrant gradient checkpointing hides the attention from the guide; "
                 'use gradient_checkpointing_kwargs={"use_reentrant": False}'
             )
-        _check_supported(module, kwargs)
+        check_supported(module, kwargs)
         weight = observation.real
         arguments: dict[str, Any] = {
             "mask": mask,
             "scale": kwargs.get("scaling"),
             "query_weight": None if weight is None else weight[:, -query.shape[2] :],
-            "is_causal": base == "sdpa" and mask is None and query.shape[2] > 1 and _is_causal(module, kwargs),
+            "is_causal": base == "sdpa" and mask is None and query.shape[2] > 1 and is_causal(module, kwargs),
             "read": read,
             "backend": self.backend,
         }
-        weights: Tensor | None = None
         dropout = kwargs.get("dropout") or 0.0
         if base == "sdpa" and (not dropout or drops_out(query)):
             attended = attend(query, key, value, dropout=dropout, **arguments)
@@ -194,7 +211,13 @@ class Observer:
             readings = read_attention(query, key, **arguments)
         if observation.is_open:
             observation.layers[layer] = readings
-        return output, weights
+        return self._revised(output, observation, revisions), weights
+
+    @staticmethod
+    def _revised(output: Tensor, observation: Observation, revisions: tuple[Revision, ...]) -> Tensor:
+        for revision in revisions:
+            output = revision.output(output, observation)
+        return output
 
     def _cursor_of_foreign_checkpoint(self, module: nn.Module) -> _Cursor | None:
         """A checkpoint that isn't transformers' runs a layer again: which layer of which pass can only be told from the last."""
@@ -211,13 +234,17 @@ class Observer:
 
 
 def observe(
-    model: PreTrainedModel, plan: Plan, on_pass: Callable[[Observation], None], backend: Backend = "auto"
+    model: PreTrainedModel,
+    plan: Plan,
+    on_pass: Callable[[Observation], None],
+    backend: Backend = "auto",
+    revisions: Mapping[int, tuple[Revision, ...]] | None = None,
 ) -> Observer:
     """Take readings in each forward pass of `model`, until the observer is detached (or its `with` block ends).
 
     `plan` is asked at the beginning of each pass which readings to take on which layers, `on_pass` is given the
-    finished pass. Layers are numbered by the order in which a pass comes to them: where layers share weights (ALBERT),
-    each pass is its own.
+    finished pass; `revisions` change what layers work on. Layers are numbered by the order in which a pass comes to
+    them: where layers share weights (ALBERT), each pass is its own.
 
     >>> from transformers import BertConfig, BertModel
     >>> config = BertConfig(
@@ -229,7 +256,7 @@ def observe(
     >>> passes[0].layers[1]["received"].shape
     torch.Size([1, 2, 3])
     """
-    return Observer(model, plan, on_pass, backend)
+    return Observer(model, plan, on_pass, backend, revisions or {})
 
 
 def count_layers(model: PreTrainedModel) -> int:
@@ -241,99 +268,3 @@ def count_layers(model: PreTrainedModel) -> int:
             f"{type(model).__name__} does not say how many layers it has (num_hidden_layers), so it can't be guided"
         )
     return int(count) * int(getattr(config, "inner_group_num", 1))  # ALBERT may hold several layers in a group
-
-
-@contextlib.contextmanager
-def _wrapped_implementations(model: PreTrainedModel) -> Iterator[None]:
-    """Within, the model's attention goes through our wrapper of the implementation that it had."""
-    name = type(model).__name__
-    if not isinstance(model, PreTrainedModel):
-        raise UserError(f"only a transformers PreTrainedModel can be guided, not {name}")
-    if getattr(model.config, "is_encoder_decoder", False):
-        raise UserError(
-            f"{name} can't be guided: encoder-decoder models, with their two kinds of attention, aren't supported"
-        )
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel) and not type(part)._can_set_attn_implementation():
-            raise UserError(
-                f"{type(part).__name__} can't be guided: it computes its attention itself instead of through transformers' "
-                "AttentionInterface; use a model that does, such as BERT, RoBERTa, ALBERT, DistilBERT, ELECTRA or ModernBERT"
-            )
-    if getattr(model.config, "add_cross_attention", False):
-        raise UserError(f"{name} can't be guided: its layers have two kinds of attention (add_cross_attention)")
-    if any(module in _observers for module in model.modules()):
-        raise UserError(
-            f"this {name} is guided already; detach the first guide, or add the methods: 'mdg(0.1) + pdg(0.01)'"
-        )
-    configs = {id(part.config): part.config for part in model.modules() if isinstance(part, PreTrainedModel)}
-    # A prefix that is there already is that of a copy made while attached, or of a guided model of the same configuration.
-    own = [(config, str(config._attn_implementation).removeprefix(PREFIX)) for config in configs.values()]
-    for _, implementation in own:
-        if implementation not in WRAPPED:
-            raise UserError(
-                f"{name} runs the attention implementation {implementation!r}, whose masks can't be read; "
-                "call model.set_attn_implementation('sdpa') first (it is fused as well)"
-            )
-    try:
-        for config, implementation in own:
-            _register(implementation)
-            _users[id(config)] = _users.get(id(config), 0) + 1
-            # Just the internal field, as transformers itself does it: the public one would reach into
-            # sub-configurations.
-            config._attn_implementation_internal = PREFIX + implementation
-        yield
-    finally:
-        for config, implementation in own:
-            _users[id(config)] -= 1
-            if not _users[id(config)]:
-                del _users[id(config)]
-                config._attn_implementation_internal = implementation
-
-
-def _register(base: str) -> None:
-    """Register our wrapper of `base`, once, with the masks that `base` expects."""
-    if PREFIX + base in AttentionInterface._global_mapping:
-        return
-
-    @torch.compiler.disable
-    def through_observer(
-        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
-    ) -> tuple[Tensor, Tensor | None]:
-        observer = _observers.get(module)
-        if observer is None:  # a copy of the model, or another one that shares its configuration
-            return _own_implementation(base, module)(module, query, key, value, attention_mask, **kwargs)
-        return observer.attention(base, module, query, key, value, attention_mask, **kwargs)
-
-    AttentionInterface.register(PREFIX + base, through_observer)
-    AttentionMaskInterface.register(PREFIX + base, AttentionMaskInterface()[base])
-
-
-def _own_implementation(base: str, module: nn.Module) -> Callable[..., tuple[Tensor, Tensor | None]]:
-    """The function that the module would have called: eager ones live in the file of the model."""
-    if base != "eager":
-        function: Callable[..., tuple[Tensor, Tensor | None]] = AttentionInterface._global_mapping[base]
-        return function
-    for kind in type(module).__mro__:
-        eager = getattr(sys.modules.get(kind.__module__), "eager_attention_forward", None)
-        if eager is not None:
-            return eager  # type: ignore[no-any-return]
-    raise UserError(
-        f"{type(module).__name__} keeps its eager attention where it can't be found; "
-        "call model.set_attn_implementation('sdpa') first"
-    )
-
-
-def _is_causal(module: nn.Module, kwargs: Mapping[str, Any]) -> bool:
-    """As transformers' sdpa decides it, where there is no mask."""
-    asked = kwargs.get("is_causal")
-    return bool(getattr(module, "is_causal", True) if asked is None else asked)
-
-
-def _check_supported(module: nn.Module, kwargs: Mapping[str, Any]) -> None:
-    for name, what in (
-        ("softcap", "soft-capped scores"),
-        ("s_aux", "attention sinks"),
-        ("position_bias", "a learned position bias"),
-    ):
-        if kwargs.get(name) is not None:
-            raise UserError(f"{type(module).__name__} can't be guided: it uses {what}, which the readings don't know")

@@ -1,66 +1,61 @@
-"""What a method is: which readings it takes from which layers and heads, and the loss that it makes of them.
+"""What a method is. A `Guide` reads the attention of some layers and heads and makes a loss of it; other methods revise the
+forward pass, or bring data of their own.
 
 Methods add up: `MDG(0.1) + PDG(0.001)`. `str` of a method is the text that `attentune.parse` reads back. A method is a
 value: it holds no state of training and knows no model; `methods.guided` brings the two together.
 """
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
-from attentune.attention import Observation, Reading, Selection
+from attentune.attention import Reading, Selection
 from attentune.errors import UserError
+from attentune.methods.passes import Pass
 from attentune.methods.schedules import Constant, Schedule
-
-Tokens = Literal["all", "content"]
-
-
-@dataclass(frozen=True)
-class Readings:
-    """What a method sees of one forward pass: its own layers and heads, and the tokens that count."""
-
-    observation: Observation
-    layers: tuple[int, ...]
-    heads: Selection
-    special: Tensor | None  # (batch, length) True for special tokens, None where the tokenizer isn't known
-
-    def stacked(self, name: str) -> Tensor:
-        """One reading of all heads of all guided layers, as (batch, layers × heads, length)."""
-        parts = []
-        for layer in self.layers:
-            reading = self.observation.layers[layer][name]
-            chosen = list(self.heads.resolve(reading.shape[1], "head"))
-            parts.append(reading if len(chosen) == reading.shape[1] else reading[:, chosen])
-        return torch.cat(parts, dim=1)
-
-    def tokens(self, which: Tokens) -> Tensor | None:
-        """(batch, length) True for the tokens that count; None where all do."""
-        real = self.observation.real
-        if which == "all":
-            return real
-        if self.special is None:
-            raise UserError(
-                "tokens=content needs to know the special tokens: give the tokenizer, attach(model, method, tokenizer), "
-                "and call the model with input_ids"
-            )
-        if real is not None and real.shape != self.special.shape:
-            raise UserError(
-                "tokens=content can't be told in a pass that goes on from a cache, whose first tokens the model is not "
-                "given again; run such passes within guided.paused()"
-            )
-        return ~self.special if real is None else real & ~self.special
 
 
 @dataclass(frozen=True)
 class Method:
-    """A guide: the base of all methods. `weight` scales its loss, `schedule` moves the weight over training."""
+    """The base of all methods."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     paper: ClassVar[str]
+    text_readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {}
+    """How a parameter is read from text, where that is not what its name says everywhere."""
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Columns of the training data that are the method's and not the model's."""
+
+    @property
+    def parts(self) -> tuple["Method", ...]:
+        """The methods that this one is a sum of: itself."""
+        return (self,)
+
+    def collate(self, rows: Sequence[Mapping[str, Any]], shape: tuple[int, int], pad_left: bool) -> Mapping[str, Any]:
+        """Of the method's columns in some rows of data, what a pass is given: tensors for a batch of (batch, length)."""
+        return {}
+
+    def __add__(self, other: "Method | Sum") -> "Sum":
+        if not isinstance(other, Method | Sum):
+            return NotImplemented
+        return Sum(self.parts + other.parts)
+
+    def __str__(self) -> str:
+        shown = []
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name == "weight" or value != _default(f):
+                shown.append(f"{f.name}={_as_text(value)}")
+        return f"{self.name}({', '.join(shown)})" if shown else self.name
+
+
+@dataclass(frozen=True)
+class Guide(Method):
+    """A method with a loss of its own: `weight` scales it, `schedule` moves the weight over training."""
 
     weight: float = 1.0
     schedule: Schedule = field(default_factory=Constant)
@@ -77,31 +72,17 @@ class Method:
         if not isinstance(self.schedule, Schedule):
             raise UserError(f"schedule must be one such as Linear(hold=0.2), not {self.schedule!r}")
 
-    def reads(self) -> tuple[Reading, ...]:
-        """Which readings the method takes from each of its layers."""
+    def reads(self, seen: Pass) -> tuple[Reading, ...]:
+        """Which readings the method takes from each of its layers in the pass that is about to begin."""
         raise NotImplementedError
 
-    def loss(self, readings: Readings) -> Tensor:
+    def loss(self, seen: Pass) -> Tensor:
         """The method's loss for one forward pass, before its weight."""
         raise NotImplementedError
 
-    @property
-    def parts(self) -> tuple["Method", ...]:
-        """The methods that this one is a sum of: itself."""
-        return (self,)
-
-    def __add__(self, other: "Method | Sum") -> "Sum":
-        if not isinstance(other, Method | Sum):
-            return NotImplemented
-        return Sum(self.parts + other.parts)
-
-    def __str__(self) -> str:
-        shown = [f"weight={_as_text(self.weight)}"]
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name != "weight" and value != _default(f):
-                shown.append(f"{f.name}={_as_text(value)}")
-        return f"{self.name}({', '.join(shown)})"
+    def choose_heads(self, before: Sequence[Method]) -> Selection:
+        """The heads that are guided, given the methods that stand before this one in a sum."""
+        return self.heads
 
 
 @dataclass(frozen=True)
@@ -121,6 +102,11 @@ class Sum:
 
     def __str__(self) -> str:
         return " + ".join(map(str, self.parts)) or "none"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the training data that are the parts' and not the model's."""
+        return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
 
     @property
     def names(self) -> tuple[str, ...]:

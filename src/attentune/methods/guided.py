@@ -1,7 +1,7 @@
 """A method brought to a model: `attach` observes the layers that the method asks for and turns the readings into its loss."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from attentune.attention import Backend, Observation, Observer, Reading, count_layers, observe
+from attentune.attention import Backend, Observation, Observer, Reading, Selection, count_layers, observe
 from attentune.errors import UserError
-from attentune.methods.base import Method, Readings, Sum
+from attentune.methods.base import Guide, Method, Sum
+from attentune.methods.passes import Pass
 from attentune.methods.spec import parse
-from attentune.methods.tokens import find_special, special_ids
+from attentune.methods.tokens import TokenKinds
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +32,26 @@ class Guided:
 
     def __init__(self, model: PreTrainedModel, method: Sum, tokenizer: Any, backend: Backend) -> None:
         self.model, self.method, self.progress = model, method, 0.0
-        self._special_ids = None if tokenizer is None else special_ids(tokenizer)
-        self._passes: list[Observation] = []
+        self._kinds = None if tokenizer is None else TokenKinds.of(tokenizer)
+        self._given: Mapping[str, Any] = {}
+        self._next: list[Pass] = []  # the pass under way, as each guide sees it
+        self._passes: list[list[Pass]] = []
         self._terms: dict[str, Tensor] | None = None
         self._is_asked = False  # whether the loss of these passes has been asked for: the next pass begins anew
-        self._layers = _resolve_layers(model, method)
+        self._guides = {
+            name: part for name, part in zip(method.names, method.parts, strict=True) if isinstance(part, Guide)
+        }
+        self._heads = [
+            part.choose_heads(method.parts[:i]) for i, part in enumerate(method.parts) if isinstance(part, Guide)
+        ]
+        self._layers = _resolve_layers(model, list(self._guides.values()), self._heads)
         self._observer: Observer | None = None
         if method.parts:
             self._observer = observe(model, self._plan, self._on_pass, backend)
+
+    def give(self, values: Mapping[str, Any]) -> None:
+        """What the data has for the methods in the next forward pass, by column, as their `collate` makes it of rows."""
+        self._given = values
 
     def loss(self) -> Tensor:
         """The weighted sum of the terms, to be added to the task's loss; a pass more makes it a sum over the passes.
@@ -48,7 +61,7 @@ class Guided:
         terms = self.terms
         self._is_asked = True
         total = torch.zeros((), device=self.model.device)
-        for name, part in zip(self.method.names, self.method.parts, strict=True):
+        for name, part in self._guides.items():
             total = total + part.weight * part.schedule.factor(self.progress) * terms[name]
         return total
 
@@ -87,17 +100,26 @@ class Guided:
         self.detach()
 
     def _plan(self, observation: Observation) -> dict[int, tuple[Reading, ...]]:
+        given, self._given = self._given, {}
+        self._next = [
+            Pass(name, observation, layers, heads, self._kinds, given)
+            for name, layers, heads in zip(self._guides, self._layers, self._heads, strict=True)
+        ]
         wanted: dict[int, tuple[Reading, ...]] = {}
-        for part, layers in zip(self.method.parts, self._layers, strict=True):
-            for layer in layers:
-                wanted[layer] = tuple(dict.fromkeys((*wanted.get(layer, ()), *part.reads())))
+        for part, seen in zip(self._guides.values(), self._next, strict=True):
+            reads = part.reads(seen)
+            for layer in seen.layers:
+                wanted[layer] = tuple(dict.fromkeys((*wanted.get(layer, ()), *reads)))
         return wanted
 
     def _on_pass(self, observation: Observation) -> None:
-        in_training_step = bool(self._passes) and not self._is_asked and self._passes[-1].with_grad
+        if not self._guides:
+            return
+        latest = self._passes[-1][0].observation if self._passes else None
+        in_training_step = latest is not None and not self._is_asked and latest.with_grad
         if in_training_step and not observation.with_grad:
             return  # a look at the model, in the middle of a training step, doesn't disturb it
-        self._passes = [*self._passes, observation] if in_training_step else [observation]
+        self._passes = [*self._passes, self._next] if in_training_step else [self._next]
         self._terms, self._is_asked = None, False
         if len(self._passes) == FORGOTTEN_PASSES:
             logger.warning(
@@ -107,20 +129,18 @@ class Guided:
             )
 
     def _compute_terms(self) -> dict[str, Tensor]:
-        names = self.method.names
-        if not names:
+        if not self._guides:
             return {}
         if not self._passes:
             raise UserError(
                 "there is no loss yet: run the attached model itself (not a part of it) forward once, outside guided.paused()"
             )
-        terms = {name: torch.zeros((), device=self.model.device) for name in names}
-        for observation in self._passes:
-            self._check_calls(len(observation.calls))
-            special = self._special(observation)
-            for name, part, layers in zip(names, self.method.parts, self._layers, strict=True):
-                term = part.loss(Readings(observation, layers, part.heads, special))
-                terms[name] = terms[name] + term.to(terms[name].device)
+        terms = {name: torch.zeros((), device=self.model.device) for name in self._guides}
+        for views in self._passes:
+            self._check_calls(len(views[0].observation.calls))
+            for part, seen in zip(self._guides.values(), views, strict=True):
+                term = part.loss(seen)
+                terms[seen.name] = terms[seen.name] + term.to(self.model.device)
         return terms
 
     def _check_calls(self, calls: int) -> None:
@@ -137,11 +157,6 @@ class Guided:
                 f"{name} can't be guided: a forward pass called attention {calls} times, and its configuration tells of "
                 f"{count} layers, so that it isn't clear which is which"
             )
-
-    def _special(self, observation: Observation) -> Tensor | None:
-        """True for special tokens, as far as tokenizer and inputs tell."""
-        ids = observation.inputs.get("input_ids")
-        return None if self._special_ids is None else find_special(ids, self._special_ids)
 
 
 def attach(
@@ -171,15 +186,17 @@ def attach(
     return Guided(model, Sum(method.parts), tokenizer, backend)
 
 
-def _resolve_layers(model: PreTrainedModel, method: Sum) -> list[tuple[int, ...]]:
-    """The layers of each part; also checks what can be checked of the heads before a forward pass."""
-    if not method.parts:
+def _resolve_layers(
+    model: PreTrainedModel, guides: Sequence[Guide], heads: Sequence[Selection]
+) -> list[tuple[int, ...]]:
+    """The layers of each guide; also checks what can be checked of the heads before a forward pass."""
+    if not guides:
         return []
     if not isinstance(model, PreTrainedModel):
         raise UserError(f"only a transformers PreTrainedModel can be guided, not {type(model).__name__}")
-    heads = getattr(model.config.get_text_config(), "num_attention_heads", None)
-    if heads:
-        for part in method.parts:
-            part.heads.resolve(heads, "head")
-    count = count_layers(model)
-    return [part.layers.resolve(count, "layer") for part in method.parts]
+    count = getattr(model.config.get_text_config(), "num_attention_heads", None)
+    if count:
+        for choice in heads:
+            choice.resolve(count, "head")
+    layers = count_layers(model)
+    return [guide.layers.resolve(layers, "layer") for guide in guides]

@@ -8,12 +8,12 @@ from torch import Tensor
 from attentune.attention import Reading
 from attentune.errors import UserError
 from attentune.functional import mdg_loss
-from attentune.methods.base import Method, Readings, Tokens
-from attentune.methods.tokens import check_tokens
+from attentune.methods.base import Guide
+from attentune.methods.passes import Pass, Tokens, check_tokens
 
 
 @dataclass(frozen=True)
-class MDG(Method):
+class MDG(Guide):
     """Every head of every guided layer is classified as itself, by its received attention (Eq. 8 to 11).
 
     >>> str(MDG(0.1, layers="6-11"))
@@ -33,10 +33,10 @@ class MDG(Method):
         if not self.temperature > 0:
             raise UserError(f"temperature must be above 0, not {self.temperature}")
 
-    def reads(self) -> tuple[Reading, ...]:
+    def reads(self, seen: Pass) -> tuple[Reading, ...]:
         """Received attention: m of Eq. 8."""
         return ("received",)
 
-    def loss(self, readings: Readings) -> Tensor:
+    def loss(self, seen: Pass) -> Tensor:
         """Eq. 11, a mean over heads and batch."""
-        return mdg_loss(readings.stacked("received"), mask=readings.tokens(self.tokens), temperature=self.temperature)
+        return mdg_loss(seen.stacked("received"), mask=seen.tokens(self.tokens), temperature=self.temperature)

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from attentune.attention import Reading
 from attentune.functional import pdg_loss
-from attentune.methods.base import Method, Readings, Tokens
-from attentune.methods.tokens import check_tokens
+from attentune.methods.base import Guide
+from attentune.methods.passes import Pass, Tokens, check_tokens
 
 
 @dataclass(frozen=True)
-class PDG(Method):
+class PDG(Guide):
     """The positions' patterns over all heads of all guided layers are decorrelated (Eq. 12).
 
     >>> str(PDG(0.001, tokens="content"))
@@ -29,10 +29,10 @@ class PDG(Method):
         super().__post_init__()
         check_tokens(self.tokens)
 
-    def reads(self) -> tuple[Reading, ...]:
+    def reads(self, seen: Pass) -> tuple[Reading, ...]:
         """Received attention: the rows of M of Eq. 9."""
         return ("received",)
 
-    def loss(self, readings: Readings) -> Tensor:
+    def loss(self, seen: Pass) -> Tensor:
         """Eq. 12, a mean over each example's tokens and the batch."""
-        return pdg_loss(readings.stacked("received"), mask=readings.tokens(self.tokens))
+        return pdg_loss(seen.stacked("received"), mask=seen.tokens(self.tokens))

@@ -165,7 +165,7 @@ def _build(call: _Call, kind: type[Kind], text: str) -> Kind:
         if name in values:
             spot = key or value
             raise SpecError(f"{name} is given twice", text, spot.start, spot.stop)
-        values[name] = _value(name, value, text)
+        values[name] = _value(kind, name, value, text)
         try:
             kind(**values)
         except SpecError:
@@ -175,8 +175,9 @@ def _build(call: _Call, kind: type[Kind], text: str) -> Kind:
     return kind(**values)
 
 
-def _value(name: str, value: _Piece, text: str) -> Any:
-    reader = _READERS.get(name)
+def _value(kind: type, name: str, value: _Piece, text: str) -> Any:
+    own = getattr(kind, "text_readers", {}).get(name)
+    reader = _READERS.get(name) if own is None else lambda piece, _: own(piece.text)
     if reader is not None:
         try:
             return reader(value, text)

@@ -1,32 +1,33 @@
-"""Which tokens count for a guide: all real ones, or the content, which leaves out [CLS], [SEP] and their like."""
+"""Which tokens are which: special ones, delimiters, full stops; known from the tokenizer."""
 
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from attentune.errors import UserError
-from attentune.methods.base import Tokens
 
+@dataclass(frozen=True)
+class TokenKinds:
+    """The ids of the tokens that methods treat apart.
 
-def check_tokens(tokens: str) -> None:
-    """`tokens` must be one of the two choices."""
-    if tokens not in get_args(Tokens):
-        raise UserError(f"tokens must be all or content, not {tokens!r}")
-
-
-def special_ids(tokenizer: Any) -> tuple[int, ...]:
-    """The ids of tokens that stand for no text: an unknown word and a masked one do stand for some."""
-    text = {getattr(tokenizer, "unk_token_id", None), getattr(tokenizer, "mask_token_id", None)}
-    return tuple(i for i in tokenizer.all_special_ids if i not in text)
-
-
-def find_special(input_ids: Tensor | None, ids: tuple[int, ...]) -> Tensor | None:
-    """True where a token is special, in the shape of `input_ids`.
-
-    >>> find_special(torch.tensor([[101, 7592, 102]]), (101, 102))
+    >>> TokenKinds(special=(101, 102)).is_special(torch.tensor([[101, 7592, 102]]))
     tensor([[ True, False,  True]])
     """
-    if input_ids is None:
-        return None
-    return torch.isin(input_ids, torch.tensor(ids, dtype=input_ids.dtype, device=input_ids.device))
+
+    special: tuple[int, ...]
+    """Tokens that stand for no text, such as [CLS] and [SEP]; an unknown word and a masked one do stand for some."""
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "TokenKinds":
+        """As a tokenizer has them."""
+        text = {getattr(tokenizer, "unk_token_id", None), getattr(tokenizer, "mask_token_id", None)}
+        return cls(special=tuple(i for i in tokenizer.all_special_ids if i not in text))
+
+    def is_special(self, ids: Tensor) -> Tensor:
+        """True where a token is special, in the shape of `ids`."""
+        return _is_one_of(ids, self.special)
+
+
+def _is_one_of(ids: Tensor, kinds: tuple[int, ...]) -> Tensor:
+    return torch.isin(ids, torch.tensor(kinds, dtype=ids.dtype, device=ids.device))

@@ -19,6 +19,7 @@ from transformers.trainer_utils import TrainOutput
 from attentune.attention import Backend
 from attentune.errors import UserError
 from attentune.methods import Guided, Method, Sum, attach, parse
+from attentune.training.collation import GIVEN, BringColumns
 
 
 class Trainer(transformers.Trainer):
@@ -44,6 +45,8 @@ class Trainer(transformers.Trainer):
         super().__init__(*args, **kwargs)
         self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
         self.backend: Backend = backend
+        if self.method.columns:
+            self.data_collator = BringColumns(self.method, self.data_collator)
         self._logged: dict[str, Tensor] = {}
         self._logged_steps = 0
         if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(self._plain_model()):
@@ -76,6 +79,9 @@ class Trainer(transformers.Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The task's loss, and in training the guide's beside it."""
+        given = inputs.pop(GIVEN, None)
+        if given is not None and self.guided is not None and model.training:
+            self.guided.give(given)
         task_loss, outputs = super().compute_loss(
             model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
         )
@@ -90,6 +96,16 @@ class Trainer(transformers.Trainer):
             self._note(task_loss * shares, self.guided.terms, loss)
             self.guided.discard()
         return (loss, outputs) if return_outputs else loss
+
+    def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Predict as transformers does: what the data has for the methods is for training alone."""
+        inputs.pop(GIVEN, None)
+        return super().prediction_step(model, inputs, *args, **kwargs)
+
+    def _set_signature_columns_if_needed(self) -> None:
+        super()._set_signature_columns_if_needed()
+        own: Any = self._signature_columns
+        self._signature_columns = list(dict.fromkeys([*own, *self.method.columns]))  # type: ignore[assignment]
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate as transformers does, unguided."""
