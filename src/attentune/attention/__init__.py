@@ -6,8 +6,9 @@ of a stock transformers model while it runs.
 
 from attentune.attention.attend import Attended, Backend, attend
 from attentune.attention.observe import Observation, Observer, Revision, count_layers, observe
-from attentune.attention.readings import Mass, Reading, mass
+from attentune.attention.readings import Mass, Overlap, Reach, Reading, mass, overlap, reach
 from attentune.attention.selection import Selection
+from attentune.attention.wrapped import base_model
 
 __all__ = [
     "Attended",
@@ -15,11 +16,16 @@ __all__ = [
     "Mass",
     "Observation",
     "Observer",
+    "Overlap",
+    "Reach",
     "Reading",
     "Revision",
     "Selection",
     "attend",
+    "base_model",
     "count_layers",
     "mass",
     "observe",
+    "overlap",
+    "reach",
 ]

@@ -19,9 +19,11 @@ from attentune.attention import kernels
 from attentune.attention.dense_mass import dense_mass
 from attentune.attention.fused import fused_attention
 from attentune.attention.masks import Allowed, allow, reading_dtype
+from attentune.attention.overlap import overlap_of
 from attentune.attention.products import product_attention
-from attentune.attention.readings import Mass, Reading, check_readings
+from attentune.attention.readings import Known, Overlap, Reading, Targeted, check_readings, with_targets
 from attentune.attention.reference import attend_by_reference
+from attentune.attention.targets import reach_of, sparse_mass
 from attentune.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -65,18 +67,19 @@ def attend(
     asked = check_readings(read)
     query, key, value = _one_dtype(query, key, value)
     key, value = _as_many_heads(query, key, value)
-    _check(query, key, value, query_weight, dropout, asked)
+    _check(query, key, value, query_weight, dropout)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     with torch.autocast(query.device.type, enabled=False):
         allowed = allow(mask, is_causal, query, key)
-        if _takes_reference(backend, asked, mask, query_weight):
-            output, readings = attend_by_reference(query, key, value, allowed, scale, query_weight, dropout, asked)
+        known = with_targets(asked, query, key)
+        if _takes_reference(backend, known, mask, query_weight):
+            output, readings = attend_by_reference(query, key, value, allowed, scale, query_weight, dropout, known)
             return Attended(output, readings)
         if value.shape[-1] == query.shape[-1] and (not dropout or drops_out(query)):
-            output, readings = _attend_fused(query, key, value, allowed, scale, query_weight, asked, dropout)
+            output, readings = _attend_fused(query, key, value, allowed, scale, query_weight, known, dropout)
             return Attended(output, readings)
         # Torch's own attention gives the output, and the readings come from a pass of their own.
-        _, readings = _attend_fused(query, key, None, allowed, scale, query_weight, asked)
+        _, readings = _attend_fused(query, key, None, allowed, scale, query_weight, known)
         return Attended(_plain_output(query, key, value, allowed, scale, dropout), readings)
 
 
@@ -100,13 +103,14 @@ def read_attention(
     asked = check_readings(read)
     query, key = _one_dtype(query, key)
     (key,) = _as_many_heads(query, key)
-    _check(query, key, key, query_weight, 0.0, asked)
+    _check(query, key, key, query_weight, 0.0)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     with torch.autocast(query.device.type, enabled=False):
         allowed = allow(mask, is_causal, query, key)
-        if _takes_reference(backend, asked, mask, query_weight):
-            return attend_by_reference(query, key, key, allowed, scale, query_weight, 0.0, asked)[1]
-        return _attend_fused(query, key, None, allowed, scale, query_weight, asked)[1]
+        known = with_targets(asked, query, key)
+        if _takes_reference(backend, known, mask, query_weight):
+            return attend_by_reference(query, key, key, allowed, scale, query_weight, 0.0, known)[1]
+        return _attend_fused(query, key, None, allowed, scale, query_weight, known)[1]
 
 
 def drops_out(query: Tensor) -> bool:
@@ -121,7 +125,7 @@ def _attend_fused(
     allowed: Allowed,
     scale: float,
     query_weight: Tensor | None,
-    asked: tuple[Reading, ...],
+    asked: tuple[Known, ...],
     dropout: float = 0.0,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Output (of no meaning where `value` is None) and readings from fused passes."""
@@ -142,8 +146,11 @@ def _attend_fused(
     a_k = output if value is None else None
     readings: dict[str, Tensor] = {}
     for reading in asked:
-        if isinstance(reading, Mass):
-            readings[reading.name] = _mass(reading, query, key, allowed, scale, lse)
+        if isinstance(reading, Targeted):
+            readings[reading.name] = _targeted(reading, query, key, allowed, scale, lse)
+        elif isinstance(reading, Overlap):
+            shared = overlap_of(query, key, allowed, scale, lse, reading.heads)
+            readings[reading.name] = _where_alive(allowed, shared)
         elif reading == "received":
             assert received is not None
             readings[reading] = received
@@ -163,24 +170,12 @@ def _attend_fused(
     return output, readings
 
 
-def _mass(reading: Mass, query: Tensor, key: Tensor, allowed: Allowed, scale: float, lse: Tensor) -> Tensor:
-    if not reading.is_sparse:
-        return _where_alive(allowed, dense_mass(query, key, allowed, scale, lse, reading.target.to(lse.dtype)))
-    batch, heads, queries, width = query.shape
-    target = reading.target if reading.target.dim() == 3 else reading.target[:, None]
-    target = target.expand(batch, heads, queries)
-    index = target.clamp_min(0)
-    target_key = key.gather(2, index[..., None].expand(-1, -1, -1, width))  # (batch, heads, queries, dim)
-    score = scale * (query.to(lse.dtype) * target_key.to(lse.dtype)).sum(dim=-1)
-    if allowed.bias is not None:
-        bias = allowed.bias.expand(batch, heads, queries, key.shape[2])
-        score = score + bias.gather(-1, index[..., None])[..., 0]
-    seen = target >= 0
-    if allowed.causal:
-        seen = seen & (index <= torch.arange(queries, device=index.device))
-    if allowed.alive is not None:
-        seen = seen & allowed.alive
-    return torch.where(seen, score - lse, float("-inf")).exp()
+def _targeted(reading: Targeted, query: Tensor, key: Tensor, allowed: Allowed, scale: float, lse: Tensor) -> Tensor:
+    if reading.is_reach:
+        return reach_of(reading, allowed, (*query.shape[:3], key.shape[2])).to(lse.dtype)
+    if reading.is_sparse:
+        return sparse_mass(reading.target, query, key, allowed, scale, lse)
+    return _where_alive(allowed, dense_mass(query, key, allowed, scale, lse, reading.target.to(lse.dtype)))
 
 
 def _where_alive(allowed: Allowed, reading: Tensor) -> Tensor:
@@ -206,9 +201,7 @@ def _plain_output(query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, s
     return output if allowed.alive is None else torch.where(allowed.alive[..., None], output, 0)
 
 
-def _takes_reference(
-    backend: str, asked: tuple[Reading, ...], mask: Tensor | None, query_weight: Tensor | None
-) -> bool:
+def _takes_reference(backend: str, asked: tuple[Known, ...], mask: Tensor | None, query_weight: Tensor | None) -> bool:
     if backend not in ("auto", "fused", "reference"):
         raise UserError(f'backend must be "auto", "fused" or "reference", not {backend!r}')
     if backend == "reference":
@@ -220,7 +213,7 @@ def _takes_reference(
         reason = "the mask needs a gradient"
     elif query_weight is not None and query_weight.requires_grad:
         reason = "query_weight needs a gradient"
-    elif any(isinstance(reading, Mass) and reading.target.requires_grad for reading in asked):
+    elif any(isinstance(reading, Targeted) and reading.target.requires_grad for reading in asked):
         reason = "the target of a mass needs a gradient"
     if reason and backend == "fused":
         raise UserError(f"the fused backend keeps no map, but {reason}; use backend='reference' (or 'auto')")
@@ -263,7 +256,6 @@ def _check(
     value: Tensor,
     query_weight: Tensor | None,
     dropout: float,
-    asked: tuple[Reading, ...],
 ) -> None:
     fits = (
         query.shape[0] == key.shape[0] == value.shape[0]
@@ -280,9 +272,6 @@ def _check(
             f"there is nothing to attend to: query, key and value are {tuple(query.shape)}, {tuple(key.shape)} and "
             f"{tuple(value.shape)}; each dimension must be at least 1"
         )
-    for reading in asked:
-        if isinstance(reading, Mass):
-            reading.check_fits((*query.shape[:3], key.shape[2]))
     if query_weight is not None and query_weight.shape != (query.shape[0], query.shape[2]):
         wanted = (query.shape[0], query.shape[2])
         raise UserError(f"query_weight must be (batch, queries) = {wanted}, not {tuple(query_weight.shape)}")

@@ -6,7 +6,7 @@ for each call, where the model was, and brings the observer back there whenever 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from torch import nn
@@ -41,8 +41,11 @@ class _Carrying:
 
 
 @contextlib.contextmanager
-def carry_through_checkpoints(model: nn.Module, observer: Positioned) -> Iterator[None]:
-    """Within, checkpointed layers of `model` know their position; checkpointing may be switched on and off meanwhile."""
+def carry_through_checkpoints(model: nn.Module, observer: Positioned, entrances: Iterable[nn.Module]) -> Iterator[None]:
+    """Within, checkpointed layers of `model` know their position; checkpointing may be switched on and off meanwhile.
+
+    `entrances` are the modules with whose call a forward pass may begin.
+    """
 
     def wrap(model: nn.Module, *_: Any) -> None:
         for layer in model.modules():
@@ -50,11 +53,12 @@ def carry_through_checkpoints(model: nn.Module, observer: Positioned) -> Iterato
             if own is not None and not isinstance(own, _Carrying):
                 setattr(layer, ATTRIBUTE, _Carrying(own, observer))
 
-    hook = model.register_forward_pre_hook(wrap)
+    hooks = [entrance.register_forward_pre_hook(wrap) for entrance in entrances]
     try:
         yield
     finally:
-        hook.remove()
+        for hook in hooks:
+            hook.remove()
         for layer in model.modules():
             held = layer.__dict__.get(ATTRIBUTE)
             if isinstance(held, _Carrying):

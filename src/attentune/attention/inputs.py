@@ -28,6 +28,11 @@ def real_tokens(inputs: Mapping[str, Any]) -> Tensor | None:
         return None
     if mask.dim() == 2:
         return mask.bool()
+    ids = inputs.get("input_ids")
+    if (
+        mask.dim() == 3 and isinstance(ids, Tensor) and ids.dim() == 3
+    ):  # choices (batch, choices, length), made one batch
+        return mask.flatten(0, 1).bool()
     if mask.dim() == 4:  # a mask made by hand: a token is real if any query may see it
         may = mask if mask.dtype == torch.bool else mask >= 0
         return may.any(dim=-2).any(dim=1)

@@ -7,13 +7,14 @@ observes it is what it wraps. Detached, the model has its own implementation aga
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from transformers import PreTrainedModel
 
 from attentune.attention.attend import Backend, attend, drops_out, read_attention
@@ -27,6 +28,7 @@ from attentune.attention.interface import (
     wrapped_implementations,
 )
 from attentune.attention.readings import Reading
+from attentune.attention.wrapped import base_model, entrances
 from attentune.errors import UserError
 
 Plan = Callable[["Observation"], Mapping[int, tuple[Reading, ...]]]
@@ -52,6 +54,10 @@ class Observation:
     with_grad: bool
     wanted: Mapping[int, tuple[Reading, ...]] = field(default_factory=dict)
     layers: dict[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    traced: Collection[int] = ()  # the layers whose queries and keys are to be found again in the graph
+    edges: dict[int, tuple[GradientEdge, ...]] = field(
+        default_factory=dict
+    )  # where they are: those that need a gradient
     calls: list[nn.Module] = field(default_factory=list)  # the module of each attention call: the position is the layer
     is_open: bool = True
 
@@ -69,28 +75,32 @@ class Observer:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: nn.Module,
         plan: Plan,
         on_pass: Callable[[Observation], None],
         backend: Backend,
         revisions: Mapping[int, tuple[Revision, ...]],
     ) -> None:
-        self.model, self.plan, self.on_pass, self.backend = model, plan, on_pass, backend
+        self.model: PreTrainedModel = base_model(model)
+        self.plan, self.on_pass, self.backend = plan, on_pass, backend
         self.revisions = revisions
+        self._entrances = entrances(model)
+        self._entered: nn.Module | None = None
         self._cursor: _Cursor | None = None
         self._latest: Observation | None = None
         self._is_paused = False
         self._undo = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
-            undo.enter_context(wrapped_implementations(model))
-            for module in model.modules():
+            undo.enter_context(wrapped_implementations(self.model))
+            for module in self.model.modules():
                 observers[module] = self
                 undo.callback(observers.pop, module, None)
-            hook = model.register_forward_pre_hook(self._begin, with_kwargs=True, prepend=True)
-            undo.callback(hook.remove)
-            hook = model.register_forward_hook(self._end, always_call=True)
-            undo.callback(hook.remove)
-            undo.enter_context(carry_through_checkpoints(model, self))
+            for entrance in self._entrances:
+                hook = entrance.register_forward_pre_hook(self._begin, with_kwargs=True, prepend=True)
+                undo.callback(hook.remove)
+                hook = entrance.register_forward_hook(self._end, always_call=True)
+                undo.callback(hook.remove)
+            undo.enter_context(carry_through_checkpoints(self.model, self, self._entrances))
             self._undo = undo.pop_all()
 
     def detach(self) -> None:
@@ -122,9 +132,12 @@ class Observer:
 
     @torch.compiler.disable
     def _begin(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if model is not self.model or (self._is_paused and not self.revisions):
+        if self._entered not in (None, model) or not any(model is entrance for entrance in self._entrances):
             return
-        inputs = bind_inputs(model, args, kwargs)
+        self._entered = model
+        if self._is_paused and not self.revisions:
+            return
+        inputs = bind_inputs(self.model, args, kwargs)
         observation = Observation(inputs, real_tokens(inputs), torch.is_grad_enabled())
         if not self._is_paused:
             observation.wanted = self.plan(observation)
@@ -132,7 +145,10 @@ class Observer:
 
     @torch.compiler.disable
     def _end(self, model: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        if self._cursor is None or model is not self.model:
+        if model is not self._entered:
+            return
+        self._entered = None
+        if self._cursor is None:
             return
         observation, self._cursor = self._cursor.observation, None
         observation.is_open = False
@@ -180,6 +196,8 @@ class Observer:
         cursor.layer += 1
         if observation.is_open:
             observation.calls.append(module)
+            if layer in observation.traced:
+                observation.edges[layer] = tuple(get_gradient_edge(x) for x in (query, key) if x.requires_grad)
         revisions = self.revisions.get(layer, ())
         for revision in revisions:
             value = revision.value(value, observation)
@@ -234,13 +252,14 @@ class Observer:
 
 
 def observe(
-    model: PreTrainedModel,
+    model: nn.Module,
     plan: Plan,
     on_pass: Callable[[Observation], None],
     backend: Backend = "auto",
     revisions: Mapping[int, tuple[Revision, ...]] | None = None,
 ) -> Observer:
-    """Take readings in each forward pass of `model`, until the observer is detached (or its `with` block ends).
+    """Take readings in each forward pass of `model`, which may be inside a peft model, until the observer is detached
+    (or its `with` block ends).
 
     `plan` is asked at the beginning of each pass which readings to take on which layers, `on_pass` is given the
     finished pass; `revisions` change what layers work on. Layers are numbered by the order in which a pass comes to

@@ -48,11 +48,11 @@ def blocks(query: Tensor, key: Tensor) -> Iterator[Block]:
     """The parts in their order; each example's and head's queries are split only where one map is too large alone."""
     batch, heads, queries, _ = query.shape
     rows = max(1, BLOCK // key.shape[2])
-    for example, head, row in _steps((batch, heads, queries), (rows // (heads * queries), rows // queries, rows)):
+    for example, head, row in steps((batch, heads, queries), (rows // (heads * queries), rows // queries, rows)):
         yield Block(example, head, row)
 
 
-def _steps(sizes: tuple[int, ...], at_once: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+def steps(sizes: tuple[int, ...], at_once: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
     """Slices that together cover `sizes`, the last dimension whole before the one before it is taken several at once."""
     if not sizes:
         yield ()
@@ -60,7 +60,7 @@ def _steps(sizes: tuple[int, ...], at_once: tuple[int, ...]) -> Iterator[tuple[s
     step = max(1, at_once[0])
     for start in range(0, sizes[0], step):
         first = slice(start, min(start + step, sizes[0]))
-        yield from ((first, *rest) for rest in _steps(sizes[1:], at_once[1:]))
+        yield from ((first, *rest) for rest in steps(sizes[1:], at_once[1:]))
 
 
 def product_attention(

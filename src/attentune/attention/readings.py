@@ -1,30 +1,67 @@
-"""What can be read from an attention map A: the names, and the one reading that has an argument.
+"""What can be read from an attention map A: the names, and the readings that have an argument.
 
 received   (batch, heads, keys)      Σ_q w_q A[q, k]       what each token is given
 sharpness  (batch, heads, queries)   Σ_k A[q, k]²
 entropy    (batch, heads, queries)   −Σ_k A log A
 mass       (batch, heads, queries)   Σ_k A[q, k] P[q, k]   for a target P, sparse or dense
+reach      (batch, heads, queries)   Σ_k P[q, k] over the keys that q may see: what of a target is within reach
+overlap    (batch, 1, queries)       Σ_k (Σ_h A_h[q, k])²  how much some heads look at the same
 maps       (batch, heads, queries, keys)                   A itself; `reference` backend only
 """
 
 import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from attentune.attention.selection import Selection
 from attentune.errors import UserError
 
 NAMED = ("received", "sharpness", "entropy", "maps")
+
+Target = Tensor | Callable[[int, int], Tensor]
+"""A target P, or what makes it of the numbers of queries and keys, for where these are known only when a layer runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mass:
     """The reading Σ_k A[q, k] P[q, k]; made by `mass`."""
 
-    target: Tensor
+    target: Target
     name: str = "mass"
+
+    def resolved(self, full: tuple[int, ...], device: torch.device) -> "Targeted":
+        """The reading with its target made, for maps of (batch, heads, queries, keys)."""
+        target = self.target if isinstance(self.target, Tensor) else _checked(self.target(full[2], full[3]))
+        found = Targeted(target.to(device), self.name, isinstance(self, Reach))
+        found.check_fits(full)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Reach(Mass):
+    """The reading Σ_k P[q, k] over the keys that q may see; made by `reach`. It has no gradient."""
+
+    name: str = "reach"
+
+
+@dataclass(frozen=True, eq=False)
+class Overlap:
+    """The reading Σ_k (Σ_h A_h[q, k])² over some heads h; made by `overlap`."""
+
+    heads: Selection = field(default_factory=Selection)
+    name: str = "overlap"
+
+
+@dataclass(frozen=True, eq=False)
+class Targeted:
+    """A mass or a reach whose target is known."""
+
+    target: Tensor
+    name: str
+    is_reach: bool
 
     def check_fits(self, full: tuple[int, ...]) -> None:
         """Raise an error if this can't be a target for maps of (batch, heads, queries, keys)."""
@@ -51,20 +88,51 @@ class Mass:
         return not self.target.is_floating_point()
 
 
-Reading = str | Mass
+Reading = str | Mass | Overlap
+Known = str | Targeted | Overlap
+"""A reading with its target made."""
 
 
-def mass(target: Tensor, name: str = "mass") -> Mass:
+def mass(target: Target, name: str = "mass") -> Mass:
     """Ask `attend` for the attention that falls on a target.
 
     An integer `target` is sparse: (batch, queries) or (batch, heads, queries), the one key that each query should look
-    at, −1 for none. A floating-point `target` is dense: P, broadcastable to (batch, heads, queries, keys). Several
-    masses in one call need several names.
+    at, −1 for none. A floating-point `target` is dense: P, broadcastable to (batch, heads, queries, keys). A function
+    is asked for either of them with the numbers of queries and keys. Several masses in one call need several names.
 
     >>> import torch
-    >>> mass(torch.tensor([[1, 2, -1]]), name="next").is_sparse
-    True
+    >>> mass(torch.tensor([[1, 2, -1]]), name="next").name
+    'next'
     """
+    return Mass(_checked(target) if isinstance(target, Tensor) else target, name)
+
+
+def reach(target: Target, name: str = "reach") -> Reach:
+    """Ask `attend` how much of a target lies on keys that each query may see: 0 for a query without a target.
+
+    `target` is what `mass` takes. Masks, causal attention and windows are what keeps a key out of reach.
+
+    >>> reach(torch.tensor([[1, 2, -1]])).name
+    'reach'
+    """
+    return Reach(_checked(target) if isinstance(target, Tensor) else target, name)
+
+
+def overlap(heads: Selection | None = None, name: str = "overlap") -> Overlap:
+    """Ask `attend` how much some heads, all if none are named, look at the same: Σ_k (Σ_h A_h[q, k])².
+
+    >>> overlap(Selection.parse("0-3")).name
+    'overlap'
+    """
+    return Overlap(heads or Selection(), name)
+
+
+def name_of(reading: Reading | Known) -> str:
+    """Under which name a reading is found."""
+    return reading if isinstance(reading, str) else reading.name
+
+
+def _checked(target: Tensor) -> Tensor:
     if target.dtype == torch.bool or target.is_complex():
         raise UserError(
             f"a mass target is whole numbers (one key a query) or floats (a P for each key), not {target.dtype}"
@@ -73,18 +141,25 @@ def mass(target: Tensor, name: str = "mass") -> Mass:
     if target.dim() not in allowed:
         kind = "dense" if target.is_floating_point() else "sparse"
         raise UserError(f"a {kind} mass target has {allowed[0]} to {allowed[-1]} dimensions, not {target.dim()}")
-    return Mass(target, name)
+    return target
 
 
 def check_readings(read: Iterable[Reading] | Reading) -> tuple[Reading, ...]:
     """The readings asked for, each known and each name once."""
-    asked = (read,) if isinstance(read, str | Mass) else tuple(read)
-    names = [reading.name if isinstance(reading, Mass) else reading for reading in asked]
+    asked = (read,) if isinstance(read, str | Mass | Overlap) else tuple(read)
+    names = [name_of(reading) for reading in asked]
     for reading, name in zip(asked, names, strict=True):
         if isinstance(reading, str) and name not in NAMED:
             close = difflib.get_close_matches(name, NAMED, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise UserError(f"unknown reading {name!r}{hint} (there are {', '.join(NAMED)} and mass(target))")
+            known = f"{', '.join(NAMED)}, mass(target), reach(target) and overlap(heads)"
+            raise UserError(f"unknown reading {name!r}{hint} (there are {known})")
     if len(set(names)) < len(names):
         raise UserError(f"two readings share a name in {names}; give each mass its own with mass(target, name=...)")
     return asked
+
+
+def with_targets(asked: Iterable[Reading], query: Tensor, key: Tensor) -> tuple[Known, ...]:
+    """The readings with all targets made, for query and key of (batch, heads, length, dim)."""
+    full = (*query.shape[:3], key.shape[2])
+    return tuple(reading.resolved(full, query.device) if isinstance(reading, Mass) else reading for reading in asked)

@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.functional import dropout as drop
 
 from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle, reading_dtype
-from attentune.attention.readings import Mass, Reading
+from attentune.attention.readings import Known, Overlap, Targeted, name_of
+from attentune.attention.targets import reach_of
 
 
 def attend_by_reference(
@@ -16,7 +17,7 @@ def attend_by_reference(
     scale: float,
     query_weight: Tensor | None,
     dropout: float,
-    read: tuple[Reading, ...],
+    read: tuple[Known, ...],
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Output and readings from the materialised map; heads of query, key and value already agree."""
     dtype = reading_dtype(query.dtype)
@@ -33,14 +34,19 @@ def attend_by_reference(
     maps = logs.exp() * may  # a row with no allowed key is all zero
     readings = {}
     for reading in read:
-        name = reading.name if isinstance(reading, Mass) else reading
-        readings[name] = _reading(reading, maps, logs, query_weight)
+        if isinstance(reading, Targeted) and reading.is_reach:
+            readings[reading.name] = reach_of(reading, allowed, tuple(maps.shape)).to(dtype)
+        else:
+            readings[name_of(reading)] = _reading(reading, maps, logs, query_weight)
     output = drop(maps, dropout) if dropout else maps
     return (output @ value.to(dtype)).to(value.dtype), readings
 
 
-def _reading(reading: Reading, maps: Tensor, logs: Tensor, query_weight: Tensor | None) -> Tensor:
-    if isinstance(reading, Mass):
+def _reading(reading: Known, maps: Tensor, logs: Tensor, query_weight: Tensor | None) -> Tensor:
+    if isinstance(reading, Overlap):
+        chosen = list(reading.heads.resolve(maps.shape[1], "head"))
+        return maps[:, chosen].sum(dim=1, keepdim=True).square().sum(dim=-1)
+    if isinstance(reading, Targeted):
         if not reading.is_sparse:
             return (maps * reading.target.to(maps.dtype)).sum(dim=-1)
         target = reading.target if reading.target.dim() == 3 else reading.target[:, None]

@@ -124,7 +124,7 @@ def pattern_loss(maps: Tensor, target: Tensor, *, mask: Tensor | None = None, re
         counts = counts & mask.bool()[:, None, None, :]
     wanted = _as_dense(_on_real_keys(target, mask)).to(maps.dtype)  # (batch or 1, length or 1, length)
     apart = (maps - wanted[:, None]).masked_fill(~counts, 0)  # (batch, heads, length, length)
-    return _reduce_rows(apart.square().sum(dim=-1), rows, reduction)
+    return _reduce_rows(apart.square().sum(dim=-1), rows[:, None].expand(maps.shape[:3]), reduction)
 
 
 def pattern_loss_from_readings(
@@ -139,7 +139,8 @@ def pattern_loss_from_readings(
 
     `sharpness` Σ_k A² and `mass` Σ_k A·P are (batch, heads, length), as `attentune.attend` reads them. `squares` is
     Σ_k P², (batch, length) from `target_squares`, and 1.0 for a sparse target. `rows` (batch, length) are the queries
-    that count, from `target_rows`. `reduction` as in `pattern_loss`.
+    that count, from `target_rows`. Both may have heads of their own, (batch, heads, length). `reduction` as in
+    `pattern_loss`.
 
     >>> import torch
     >>> maps = torch.rand(2, 3, 5, 5).softmax(dim=-1)
@@ -151,15 +152,19 @@ def pattern_loss_from_readings(
     if sharpness.dim() != 3:
         raise UserError(f"sharpness must be (batch, heads, length), not {tuple(sharpness.shape)}")
     _check_shape("mass", mass, sharpness.shape)
-    batch, _, length = sharpness.shape
-    if rows.dim() != 2 or rows.shape[0] not in (1, batch) or rows.shape[1] != length:
-        raise UserError(f"rows must be (batch, length) = {(batch, length)}, not {tuple(rows.shape)}")
+    rows = _by_head("rows", rows, sharpness.shape).to(sharpness.device).bool()
     if isinstance(squares, Tensor):
-        if squares.dim() != 2 or squares.shape[0] not in (1, batch) or squares.shape[1] not in (1, length):
-            raise UserError(f"squares must be (batch, length) = {(batch, length)}, not {tuple(squares.shape)}")
-        squares = squares.to(sharpness)[:, None, :]
+        squares = _by_head("squares", squares, sharpness.shape).to(sharpness)
     per_row = sharpness - 2 * mass + squares  # (batch, heads, length)
-    return _reduce_rows(per_row, rows.to(sharpness.device).bool().expand(batch, length), reduction)
+    return _reduce_rows(per_row, rows.expand(per_row.shape), reduction)
+
+
+def _by_head(what: str, given: Tensor, shape: torch.Size) -> Tensor:
+    """(batch or 1, heads or 1, length or 1) of what may be given without heads."""
+    by_head = given[:, None, :] if given.dim() == 2 else given
+    if by_head.dim() != 3 or any(size not in (1, full) for size, full in zip(by_head.shape, shape, strict=True)):
+        raise UserError(f"{what} must be (batch, length) = {(shape[0], shape[2])}, not {tuple(given.shape)}")
+    return by_head
 
 
 def target_rows(target: Tensor, *, mask: Tensor | None = None) -> Tensor:
@@ -250,9 +255,9 @@ def _as_dense(wanted: Tensor) -> Tensor:
 
 def _reduce_rows(per_row: Tensor, rows: Tensor, reduction: Reduction) -> Tensor:
     """From the error of each row, (batch, heads, length), to a loss, over the rows that count."""
-    per_example = per_row.masked_fill(~rows[:, None, :], 0).sum(dim=(1, 2))  # (batch,)
+    per_example = per_row.masked_fill(~rows, 0).sum(dim=(1, 2))  # (batch,)
     if reduction == "mean":
-        return (per_example / (per_row.shape[1] * rows.sum(dim=-1).clamp_min(1))).mean()
+        return (per_example / rows.sum(dim=(1, 2)).clamp_min(1)).mean()
     return _reduce(per_example, reduction)
 
 

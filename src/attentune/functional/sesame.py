@@ -92,7 +92,7 @@ def squeeze_excite(
     for name, given, shape in (("w1", w1, (n, inner)), ("b1", b1, (inner,)), ("w2", w2, (inner, n)), ("b2", b2, (n,))):
         if given.shape != shape:
             raise UserError(f"{name} must be {shape} for {n} layers and w1 {tuple(w1.shape)}, not {tuple(given.shape)}")
-    by_token = torch.stack([layer.mean(dim=-1) for layer in layers], dim=1)  # (batch, layers, length)
+    by_token = torch.stack([layer.mean(dim=-1, dtype=w1.dtype) for layer in layers], dim=1)  # (batch, layers, length)
     if mask is None:
         squeezed = by_token.mean(dim=-1)  # (batch, layers)
     else:

@@ -1,23 +1,37 @@
 """The papers' systems as methods that compose: each a small value that says what it reads, where, and what loss it makes."""
 
+from attentune.methods.auto import Auto
 from attentune.methods.base import Guide, Method, Sum
+from attentune.methods.blur import Blur
 from attentune.methods.guided import Guided, attach
 from attentune.methods.mdg import MDG
 from attentune.methods.passes import Pass
+from attentune.methods.patterns import Delim, First, Next, Pattern, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.schedules import Constant, Linear, Schedule, Warmup
+from attentune.methods.se import SE
 from attentune.methods.spec import METHODS, SpecError, parse
 
 __all__ = [
     "MDG",
     "METHODS",
     "PDG",
+    "SE",
+    "Auto",
+    "Blur",
     "Constant",
+    "Delim",
+    "First",
     "Guide",
     "Guided",
     "Linear",
     "Method",
+    "Next",
     "Pass",
+    "Pattern",
+    "Period",
+    "Prev",
+    "Same",
     "Schedule",
     "SpecError",
     "Sum",

@@ -7,13 +7,16 @@ value: it holds no state of training and knows no model; `methods.guided` brings
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from attentune.attention import Reading, Selection
+from attentune.attention import Reading, Revision, Selection
 from attentune.errors import UserError
+from attentune.methods.auto import Auto
 from attentune.methods.passes import Pass
 from attentune.methods.schedules import Constant, Schedule
 
@@ -39,6 +42,33 @@ class Method:
         """Of the method's columns in some rows of data, what a pass is given: tensors for a batch of (batch, length)."""
         return {}
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether the method changes the forward pass: in evaluation as in training, and saved with the model.
+
+        `methods.lasting` makes the changes that `revisions`, `added` and `applied` tell of.
+        """
+        return False
+
+    def check_model(self, model: PreTrainedModel, before: Sequence["Method"]) -> None:
+        """Raise an error where a lasting method can't change this model, or not after those before it in the sum."""
+
+    def revisions(self, model: PreTrainedModel) -> Mapping[int, Revision]:
+        """What a lasting method changes in the attention of layers."""
+        return {}
+
+    def added(self, model: PreTrainedModel) -> nn.Module | None:
+        """What a lasting method adds to the model's parameters and buffers, untrained."""
+        return None
+
+    def applied(self, model: PreTrainedModel, added: nn.Module | None) -> AbstractContextManager[None]:
+        """Within, a lasting method makes its other changes, with what it has added."""
+        return nullcontext()
+
+    def text_of(self, name: str, value: object) -> str:
+        """A parameter as text, which `text_readers` read back."""
+        return _as_text(value)
+
     def __add__(self, other: "Method | Sum") -> "Sum":
         if not isinstance(other, Method | Sum):
             return NotImplemented
@@ -49,15 +79,18 @@ class Method:
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name == "weight" or value != _default(f):
-                shown.append(f"{f.name}={_as_text(value)}")
+                shown.append(f"{f.name}={self.text_of(f.name, value)}")
         return f"{self.name}({', '.join(shown)})" if shown else self.name
 
 
 @dataclass(frozen=True)
 class Guide(Method):
-    """A method with a loss of its own: `weight` scales it, `schedule` moves the weight over training."""
+    """A method with a loss of its own: `weight` scales it, `schedule` moves the weight over training.
 
-    weight: float = 1.0
+    A weight of `Auto(0.05)` is measured while the model is trained.
+    """
+
+    weight: float | Auto = 1.0
     schedule: Schedule = field(default_factory=Constant)
     layers: Selection = field(default_factory=Selection)
     heads: Selection = field(default_factory=Selection)
@@ -65,9 +98,9 @@ class Guide(Method):
     def __post_init__(self) -> None:
         for name in ("layers", "heads"):  # so that MDG(layers="6-11") may be written
             object.__setattr__(self, name, Selection.parse(getattr(self, name)))
-        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float):
-            raise UserError(f"weight must be a number, not {self.weight!r}")
-        if not (math.isfinite(self.weight) and self.weight >= 0):
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float | Auto):
+            raise UserError(f"weight must be a number or Auto(0.05), not {self.weight!r}")
+        if not isinstance(self.weight, Auto) and not (math.isfinite(self.weight) and self.weight >= 0):
             raise UserError(f"weight must be a finite number, at least 0, not {self.weight}")
         if not isinstance(self.schedule, Schedule):
             raise UserError(f"schedule must be one such as Linear(hold=0.2), not {self.schedule!r}")
@@ -107,6 +140,11 @@ class Sum:
     def columns(self) -> tuple[str, ...]:
         """The columns of the training data that are the parts' and not the model's."""
         return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
+
+    @property
+    def lasting(self) -> "Sum":
+        """The parts that change the forward pass."""
+        return Sum(tuple(part for part in self.parts if part.is_lasting))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,13 +7,16 @@ from types import TracebackType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from attentune.attention import Backend, Observation, Observer, Reading, Selection, count_layers, observe
+from attentune.attention import Backend, Observation, Observer, Reading, Selection, base_model, count_layers, observe
 from attentune.errors import UserError
+from attentune.methods.auto import Auto, AutoWeights
 from attentune.methods.base import Guide, Method, Sum
+from attentune.methods.lasting import LastingChanges
 from attentune.methods.passes import Pass
+from attentune.methods.se import layer_weights
 from attentune.methods.spec import parse
 from attentune.methods.tokens import TokenKinds
 
@@ -27,11 +30,21 @@ class Guided:
     """A model under guidance, until `detach` or the end of its `with` block.
 
     `loss` is the weighted sum for the forward passes since it was last asked for, `terms` the parts by name.
-    `progress`, from 0 to 1, is what schedules go by; a trainer moves it.
+    `progress`, from 0 to 1, is what schedules go by; a trainer moves it. `step` is what the measurements of `auto`
+    weights go by: in a loop of one's own each loss that is asked for is a step, a trainer sets it.
     """
 
-    def __init__(self, model: PreTrainedModel, method: Sum, tokenizer: Any, backend: Backend) -> None:
-        self.model, self.method, self.progress = model, method, 0.0
+    def __init__(
+        self,
+        model: nn.Module,
+        method: Sum,
+        tokenizer: Any,
+        backend: Backend,
+        trained: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self.model: PreTrainedModel = base_model(model)
+        self.method, self.progress, self.step = method, 0.0, 0
+        self.tokenizer = tokenizer
         self._kinds = None if tokenizer is None else TokenKinds.of(tokenizer)
         self._given: Mapping[str, Any] = {}
         self._next: list[Pass] = []  # the pass under way, as each guide sees it
@@ -44,26 +57,58 @@ class Guided:
         self._heads = [
             part.choose_heads(method.parts[:i]) for i, part in enumerate(method.parts) if isinstance(part, Guide)
         ]
-        self._layers = _resolve_layers(model, list(self._guides.values()), self._heads)
+        self._auto = AutoWeights({n: part.weight for n, part in self._guides.items() if isinstance(part.weight, Auto)})
+        self._is_weighed = False  # whether the weights for these passes are found: asked again, they are the same
+        self._layers = _resolve_layers(self.model, list(self._guides.values()), self._heads)
         self._observer: Observer | None = None
+        self._changes = LastingChanges(self.model, method, trained)
         if method.parts:
-            self._observer = observe(model, self._plan, self._on_pass, backend)
+            self._observer = observe(model, self._plan, self._on_pass, backend, self._changes.revisions)
+            try:
+                self._changes.begin()
+            except BaseException:
+                self._observer.detach()
+                raise
 
     def give(self, values: Mapping[str, Any]) -> None:
         """What the data has for the methods in the next forward pass, by column, as their `collate` makes it of rows."""
         self._given = values
 
-    def loss(self) -> Tensor:
-        """The weighted sum of the terms, to be added to the task's loss; a pass more makes it a sum over the passes.
+    def loss(self, task_loss: Tensor | None = None) -> Tensor:
+        """The guides' loss, the weighted sum of the terms, to be added to the task's; a pass more makes it a sum over
+        the passes. Given the task's loss, it returns the total that is to be minimised, the task's part included.
 
-        Asked twice without a forward pass between, it answers the same twice.
+        Weights of `auto` are measured against the task, so there it must be given. Asked twice without a forward pass
+        between, it answers the same twice.
         """
         terms = self.terms
+        if self._auto.autos:
+            self._weigh(task_loss, terms)
         self._is_asked = True
         total = torch.zeros((), device=self.model.device)
-        for name, part in self._guides.items():
-            total = total + part.weight * part.schedule.factor(self.progress) * terms[name]
-        return total
+        for name, weight in self.weights.items():
+            total = total + weight * terms[name]
+        return total if task_loss is None else task_loss + total.to(task_loss.device)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each guide at this moment, as measured and with its schedule; to look at them changes nothing."""
+        return {
+            name: (self._auto[name] if isinstance(part.weight, Auto) else part.weight)
+            * part.schedule.factor(self.progress)
+            for name, part in self._guides.items()
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of training, as plain numbers: kept with a checkpoint and given back to `load_state_dict`, training
+        goes on as if it had never stopped. There is one where weights are `auto`, and none elsewhere."""
+        return {"step": self.step, **self._auto.state_dict()} if self._auto.autos else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        if state:
+            self.step = int(state["step"])
+            self._auto.load_state_dict(state)
 
     @property
     def terms(self) -> dict[str, Tensor]:
@@ -74,17 +119,28 @@ class Guided:
 
     def discard(self) -> None:
         """Forget the passes whose loss nobody will ask for."""
-        self._passes, self._terms, self._is_asked = [], None, False
+        self._passes, self._terms, self._is_asked, self._is_weighed = [], None, False, False
 
     def detach(self) -> None:
         """Give the model back as it was, bit for bit; harmless when done twice."""
         self.discard()
+        self._changes.end()
         if self._observer is not None:
             self._observer.detach()
 
+    @property
+    def added(self) -> nn.ModuleDict:
+        """What lasting methods have added to the model's parameters, by method; it outlives `detach`."""
+        return self._changes.added
+
+    @property
+    def layer_weights(self) -> Tensor:
+        """The weight that `se` gave each layer in the last pass, (batch, layers): Eq. 3, Figure 4."""
+        return layer_weights(self.added)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Within, the model runs as if it weren't guided, at no cost."""
+        """Within, nothing is read and no loss is made, at no cost; what changes the forward pass goes on."""
         if self._observer is None:
             yield
         else:
@@ -105,6 +161,7 @@ class Guided:
             Pass(name, observation, layers, heads, self._kinds, given)
             for name, layers, heads in zip(self._guides, self._layers, self._heads, strict=True)
         ]
+        observation.traced = {layer for seen in self._next if seen.name in self._auto.autos for layer in seen.layers}
         wanted: dict[int, tuple[Reading, ...]] = {}
         for part, seen in zip(self._guides.values(), self._next, strict=True):
             reads = part.reads(seen)
@@ -120,7 +177,7 @@ class Guided:
         if in_training_step and not observation.with_grad:
             return  # a look at the model, in the middle of a training step, doesn't disturb it
         self._passes = [*self._passes, self._next] if in_training_step else [self._next]
-        self._terms, self._is_asked = None, False
+        self._terms, self._is_asked, self._is_weighed = None, False, False
         if len(self._passes) == FORGOTTEN_PASSES:
             logger.warning(
                 "%d forward passes and nobody asked for guided.loss(): each keeps its graph in memory; "
@@ -143,6 +200,26 @@ class Guided:
                 terms[seen.name] = terms[seen.name] + term.to(self.model.device)
         return terms
 
+    def _weigh(self, task_loss: Tensor | None, terms: Mapping[str, Tensor]) -> None:
+        """Measure the weights whose time has come, on the passes at hand."""
+        if task_loss is None:
+            raise UserError(
+                f"the weight of {' and '.join(self._auto.autos)} is auto, a fraction of the task's gradient: write "
+                "guided.loss(task_loss), which returns task and guide together, instead of task_loss + guided.loss()"
+            )
+        in_training = self._passes[-1][0].observation.with_grad and torch.is_grad_enabled()
+        if self._is_weighed or not in_training:
+            return
+        observations = [views[0].observation for views in self._passes]
+        edges = {
+            seen.name: [edge for one in observations for layer in seen.layers for edge in one.edges.get(layer, ())]
+            for seen in self._passes[-1]
+            if seen.name in self._auto.autos
+        }
+        self._auto.measure(self.step, task_loss, terms, edges)
+        self.step += 1
+        self._is_weighed = True
+
     def _check_calls(self, calls: int) -> None:
         """Layers are numbered by their attention calls, so there must be as many of these as layers."""
         count = count_layers(self.model)
@@ -160,16 +237,17 @@ class Guided:
 
 
 def attach(
-    model: PreTrainedModel,
+    model: nn.Module,
     method: Method | Sum | str,
     tokenizer: Any = None,
     *,
     backend: Backend = "auto",
+    trained: Mapping[str, Tensor] | None = None,
 ) -> Guided:
     """Guide a stock transformers model while it is trained, on any loop.
 
     `method` is a method, a sum of methods or its text; `tokenizer` is needed where a method looks at tokens
-    (tokens=content).
+    (tokens=content). `trained` gives methods with parameters (se) those of an earlier time: `guided.added.state_dict()`.
 
     >>> from transformers import BertConfig, BertForSequenceClassification
     >>> config = BertConfig(
@@ -183,7 +261,7 @@ def attach(
     """
     if isinstance(method, str):
         method = parse(method)
-    return Guided(model, Sum(method.parts), tokenizer, backend)
+    return Guided(model, Sum(method.parts), tokenizer, backend, trained)
 
 
 def _resolve_layers(

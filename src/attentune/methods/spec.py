@@ -12,14 +12,20 @@ from typing import Any, TypeVar
 
 from attentune.attention import Selection
 from attentune.errors import UserError
+from attentune.methods.auto import Auto
 from attentune.methods.base import Method, Sum
+from attentune.methods.blur import Blur
 from attentune.methods.mdg import MDG
+from attentune.methods.patterns import Delim, First, Next, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.schedules import SCHEDULES, Schedule
+from attentune.methods.se import SE
 
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (MDG, PDG)}
+METHODS: dict[str, type[Method]] = {
+    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Blur, SE)
+}
 
-Kind = TypeVar("Kind", bound="Method | Schedule")
+Kind = TypeVar("Kind", bound="Method | Schedule | Auto")
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -38,9 +44,11 @@ def parse(text: str) -> Sum:
 
     >>> str(parse("mdg(0.1) + pdg(1e-3, layers=6-11, schedule=linear(hold=0.2))"))
     'mdg(weight=0.1) + pdg(weight=0.001, schedule=linear(hold=0.2), layers=6-11)'
+    >>> str(parse("mdg(auto(0.1), layers=6-11)"))
+    'mdg(weight=auto(0.1), layers=6-11)'
     >>> parse("mgd(0.1)")
     Traceback (most recent call last):
-    attentune.methods.spec.SpecError: unknown method 'mgd'; did you mean 'mdg'? (there are mdg, pdg and none)
+    attentune.methods.spec.SpecError: unknown method 'mgd'; did you mean 'mdg'? (there are mdg, pdg, ...)
       mgd(0.1)
       ^^^
     """
@@ -202,6 +210,18 @@ def _read_number(value: _Piece, text: str) -> float:
         raise UserError(f"a number is expected here, not {value.text!r}") from None
 
 
+def _read_weight(value: _Piece, text: str) -> float | Auto:
+    word = _WORD.match(value.text)
+    if word is not None and word[0] == Auto.name:
+        return _build(_call(text, value.start, value.stop, {Auto.name: Auto}, "weight"), Auto, text)
+    try:
+        return float(value.text)
+    except ValueError:
+        raise UserError(
+            f"a number is expected here, not {value.text!r} (or auto(0.05), a weight that sets itself)"
+        ) from None
+
+
 def _read_selection(value: _Piece, text: str) -> Selection:
     return Selection.parse(value.text)
 
@@ -212,7 +232,9 @@ def _read_schedule(value: _Piece, text: str) -> Schedule:
 
 
 _READERS: dict[str, Callable[[_Piece, str], Any]] = {
-    "weight": _read_number,
+    "weight": _read_weight,
+    "fraction": _read_number,
+    "every": _read_number,
     "temperature": _read_number,
     "hold": _read_number,
     "share": _read_number,
