@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 from transformers import (
     AlbertConfig,
     AlbertForSequenceClassification,
@@ -19,9 +23,12 @@ from transformers import (
     LlamaForSequenceClassification,
     ModernBertConfig,
     ModernBertForSequenceClassification,
+    PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForSequenceClassification,
 )
+
+from attentune.training import Recipe
 
 settings.register_profile("ci", derandomize=True)  # the same examples every time; elsewhere, new ones
 if os.environ.get("CI"):
@@ -66,6 +73,21 @@ def make_tiny_model(name="bert", **changes):
     return model_class(config_class(**{**settings, **changes})).train()
 
 
+WORDS = ["a", "fine", "film", "dull", "bore", "the", "was", "it", "good", "bad"]
+
+
+def make_tiny_tokenizer():
+    """A tokenizer of ten words, for the tiny models."""
+    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
+    inner = Tokenizer(WordLevel({w: i for i, w in enumerate(special + WORDS)}, unk_token="[UNK]"))
+    inner.pre_tokenizer = Whitespace()
+    inner.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    names = dict(zip(("pad_token", "cls_token", "sep_token", "unk_token", "mask_token"), special, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=64, **names)
+
+
 def make_batch(lengths=(9, 6, 4), padded_to=None, seed=0):
     """Token ids, mask and labels of random texts of the given lengths; [0] is padding, 1 begins and 2 ends a text."""
     generator = torch.Generator().manual_seed(seed)
@@ -86,6 +108,43 @@ def tiny_model():
 @pytest.fixture
 def tiny_batch():
     return make_batch
+
+
+@pytest.fixture
+def tiny_tokenizer():
+    return make_tiny_tokenizer()
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    """A tiny BERT with its tokenizer, saved."""
+    folder = tmp_path / "model"
+    make_tiny_model("bert").save_pretrained(folder)
+    make_tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def review_rows(tmp_path):
+    """A file of reviews that can be told apart by one word."""
+    file = tmp_path / "reviews.tsv"
+    lines = ["review\tverdict"]
+    for i in range(24):
+        lines += [f"a fine film {WORDS[i % 10]}\tgood", f"a dull bore {WORDS[i % 10]}\tbad"]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def tiny_recipe(model_folder, review_rows):
+    """Makes a recipe for the tiny model and the file of reviews."""
+
+    def make(**values):
+        data = {"train_file": str(review_rows), "text": "review", "label": "verdict"}
+        training = {"epochs": 1, "batch_size": 16, "precision": "fp32"}
+        return Recipe.build({"model": str(model_folder), "data": data, "training": training, **values})
+
+    return make
 
 
 @pytest.fixture(params=list(ARCHITECTURES))

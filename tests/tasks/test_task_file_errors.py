@@ -109,18 +109,18 @@ ERRORS = [
         "a.csv",
         "review,stars\nfine,1\n",
         "cannot tell which column of {path} holds the text: its columns are 'review', 'stars'; "
-        "name it with --text (a second one with --text-pair, the label with --label)",
+        "name the column with --text (a second one with --text-pair, the label with --label)",
     ),
     (
         "a.csv",
         "text,question,answer,label\nfine,1,2,3\n",
         "cannot tell which column of {path} holds the text: its columns are 'text', 'question', 'answer', 'label'; "
-        "name it with --text (a second one with --text-pair, the label with --label)",
+        "name the column with --text (a second one with --text-pair, the label with --label)",
     ),
     (
         "a.csv",
         "text,stars\nfine,1\n",
-        "cannot tell which column of {path} holds the label: its columns are 'text', 'stars'; name it with --label",
+        "cannot tell which column of {path} holds the label: its columns are 'text', 'stars'; name the column with --label",
     ),
     (
         "a.csv",
@@ -132,6 +132,12 @@ ERRORS = [
         "text,label\na,1\nb,2\n",
         "{path} has no label that occurs twice, so that no row can be held out for validation; "
         "give more rows, or rows to validate on with --eval-file",
+    ),
+    (
+        "a.csv",
+        "text,label\nfine,good\ndull,nan\n",
+        "line 3 of {path} has the label 'nan' in column 'label', which is how a missing value is written; fill it in or "
+        "remove the row (a class of that name can be spelled otherwise, or kept by giving the file as JSONL)",
     ),
     (
         "a.xlsx",
@@ -179,7 +185,7 @@ def test_a_missing_column_is_named_with_those_there_are(told, file) -> None:
 
 def test_many_columns_are_not_all_listed(told, file) -> None:
     path = file("a.csv", ",".join(f"c{number}" for number in range(30)) + "\n" + ",".join(["x"] * 30) + "\n")
-    assert "'c18', 'c19' and 10 more; name it with --text" in told(tasks.from_files, path)
+    assert "'c18', 'c19' and 10 more; name the column with --text" in told(tasks.from_files, path)
 
 
 def test_a_column_named_twice_is_told(told, file) -> None:
@@ -193,7 +199,7 @@ def test_a_pair_without_its_first_text_is_told(told, file) -> None:
     path = file("a.csv", "one,two,label\nfine,b,a\n")
     assert told(tasks.from_files, path, text_pair="two") == (
         f"cannot tell which column of {path} goes with 'two': "
-        "its columns are 'one', 'two', 'label'; name it with --text"
+        "its columns are 'one', 'two', 'label'; name the column with --text"
     )
 
 
@@ -236,3 +242,26 @@ def test_a_parquet_file_without_rows_is_told(told, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array([], pyarrow.string()), "label": []}), path)
     assert told(tasks.from_files, path) == f"{path} has columns but no rows; give a file with at least one row"
+
+
+@pytest.mark.parametrize("label", ["NA", "NaN", "null", "None", "<NA>"])
+def test_a_missing_label_is_no_class_where_the_format_has_only_strings(told, file, label: str) -> None:
+    for path in (
+        file("a.tsv", f"text\tlabel\na\tx\nb\ty\nc\t{label}\n"),
+        file("a.csv", f"text,label\na,x\nb,{label}\n"),
+    ):
+        assert f"has the label {label!r} in column 'label'" in told(tasks.from_files, path)
+    typed = file("a.jsonl", "".join(f'{{"text": "t", "label": "{name}"}}\n' for name in ("x", label, "x")))
+    assert set(tasks.from_files(typed).labels) == {"x", label}
+
+
+def test_the_training_file_is_no_file_to_validate_on(told, file, tmp_path: Path) -> None:
+    path = file("a.tsv", "text\tlabel\na\tx\nb\ty\n")
+    (tmp_path / "link.tsv").symlink_to(path)
+    for same in (path, tmp_path / "link.tsv", tmp_path / "." / "a.tsv"):
+        assert told(tasks.from_files, path, same).startswith(f"{path} is given both to train on and to validate on")
+
+
+def test_a_column_to_predict_is_named_with_the_flags_of_predict(told, file) -> None:
+    sentence = told(tasks.read_texts, file("a.csv", "review,stars\nfine,1\n"))
+    assert sentence.endswith("name the column with --text (a second one with --text-pair)")

@@ -204,15 +204,16 @@ def test_a_named_text_is_a_single_text_and_a_named_pair_finds_its_first(file) ->
 
 @pytest.mark.parametrize("name", ["id", "idx", "Index"])
 def test_the_files_own_ids_are_kept(file, name: str) -> None:
-    path = file("a.csv", f"{name},text,label\nx7,one,a\n,two,b\n x9 ,three,a\n")
-    task = tasks.from_files(path, path)
+    rows = f"{name},text,label\nx7,one,a\n,two,b\n x9 ,three,a\n"
+    path = file("a.csv", rows)
+    task = tasks.from_files(path, file("b.csv", rows))
     assert task.splits["validation"]["id"][:] == ["x7", "1", "x9"]  # the second has none: its row number
     assert [row["id"] for row in tasks.read_texts(path)] == ["x7", "1", "x9"]
 
 
 def test_a_column_that_is_named_for_text_or_label_is_no_id(file) -> None:
-    path = file("a.csv", "id,index\none,a\ntwo,b\nthree,a\n")
-    task = tasks.from_files(path, path, text="id", label="index")
+    rows = "id,index\none,a\ntwo,b\nthree,a\n"
+    task = tasks.from_files(file("a.csv", rows), file("b.csv", rows), text="id", label="index")
     assert task.splits["train"][0] == {"id": "0", "text": "one", "label": 0}
 
 
@@ -248,3 +249,11 @@ def test_nothing_is_left_in_the_current_folder(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(here)
     tasks.from_files(path).sample(max_train=1)
     assert list(here.iterdir()) == []
+
+
+def test_the_usual_columns_are_taken_where_the_file_has_them_and_none_is_named(file) -> None:
+    path = file("a.tsv", "text\treview\na\tb\n")
+    assert [row["text"] for row in tasks.read_texts(path, usual=("review", None))] == ["b"]
+    assert [row["text"] for row in tasks.read_texts(path, "text", usual=("review", None))] == ["a"]
+    assert [row["text"] for row in tasks.read_texts(path, usual=("verdict", None))] == ["a"]
+    assert next(tasks.read_texts(path, usual=("review", "text"))) == {"id": "0", "text": "b", "text_pair": "a"}

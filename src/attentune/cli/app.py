@@ -1,7 +1,10 @@
 """The commands by name, and what becomes of errors."""
 
+import functools
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -19,8 +22,38 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _told(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, with its errors told in our way; typer would tell some of them in its own before they reached `main`."""
+
+    @functools.wraps(command)
+    def told(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+            sys.stdout.flush()
+        except UserError as error:
+            _stop(str(error), 2)
+        except KeyboardInterrupt as stopped:
+            _stop("; ".join(["stopped", *map(str, stopped.args)]), 130)
+        except BrokenPipeError:  # the reader of our output has gone, as in `attentune predict ... | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(0)
+        except OSError as error:
+            if error.strerror is None:
+                raise
+            _stop(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 2)
+
+    return told
+
+
+def _stop(message: str, code: int) -> None:
+    print(f"attentune: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
 for command in (demo, train, predict, methods):
-    app.command()(command)
+    app.command()(_told(command))
 
 
 @app.callback(invoke_without_command=True)
@@ -34,19 +67,4 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app()
-    except UserError as error:
-        _fail(str(error))
-    except BrokenPipeError:  # the reader of our output has gone, as in `attentune predict ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        if error.strerror is None:
-            raise
-        _fail(f"{error.filename}: {error.strerror}" if error.filename else error.strerror)
-
-
-def _fail(message: str) -> None:
-    print(f"attentune: {message}", file=sys.stderr)
-    sys.exit(2)
+    app()

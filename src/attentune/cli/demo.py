@@ -1,4 +1,8 @@
-"""`attentune demo`: the same model fine-tuned with and without guiding, on equal footing, and what became of its attention."""
+"""`attentune demo`: the same model fine-tuned with and without guiding, and what became of its attention.
+
+Both runs have the same seed, data, order of the data and number of steps; dropout draws differ, since a guided step
+draws its own.
+"""
 
 import json as json_module
 import shlex
@@ -64,10 +68,17 @@ def demo(
 ) -> None:
     """Fine-tune MiniLM on film reviews with and without guided attention, and compare."""
     from attentune.methods import parse
-    from attentune.training import RunFolder
+    from attentune.tasks.rotten_tomatoes import LABELS
+    from attentune.training import RunFolder, load_for_classification, try_method
 
-    parse(method)  # a mistake in it is told before anything is trained
+    quiet_libraries()
+    parse(
+        method
+    )  # a mistake in it is told before anything is loaded, and what doesn't fit the model before it is trained
     folder = RunFolder.check_free(output or first_free(Path("attentune-demo")))
+    model, tokenizer = load_for_classification("minilm", LABELS)
+    try_method(model, method, tokenizer, "a fine film")
+    del model
     commands = {
         name: _command(folder / name, given, seed) for name, given in (("unguided", "none"), ("guided", method))
     }
@@ -114,6 +125,8 @@ def _run(command: list[str]) -> None:
     finished = subprocess.run(
         [sys.executable, "-m", "attentune", *command, "--json"], stdout=subprocess.PIPE, check=False
     )
+    if finished.returncode == 130:
+        raise KeyboardInterrupt
     if finished.returncode:
         raise UserError("the demo stops here, for the reason above")
 
@@ -190,7 +203,7 @@ def _write_page(page: Path, picture: Path, arms: list[_Arm], verdict: str, comma
     )
     html = render_page(
         title="The same model, fine-tuned with and without guided attention",
-        lead="all-MiniLM-L6-v2 on a sample of Rotten Tomatoes sentences: same seed, same data, same steps. "
+        lead="all-MiniLM-L6-v2 on a sample of Rotten Tomatoes sentences: same seed, data, order and steps; dropout draws differ. "
         "Head diversity is 1 − the mean cosine between what tokens receive from two heads.",
         columns=COLUMNS,
         rows=[arm.cells() for arm in arms],

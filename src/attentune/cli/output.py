@@ -9,8 +9,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-results = Console(soft_wrap=True)
-notes = Console(stderr=True, soft_wrap=True, highlight=False)
+
+class _Console(Console):
+    """rich would end the program where the reader of our output has gone; what that means is for the commands to say."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+results = _Console(soft_wrap=True)
+notes = _Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def note(line: str) -> None:
@@ -26,7 +34,7 @@ def first_free(path: Path) -> Path:
 
 def print_json(value: Any) -> None:
     """A result for another program to read."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def quiet_libraries() -> None:

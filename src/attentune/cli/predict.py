@@ -1,14 +1,15 @@
 """`attentune predict`: texts in, one JSON line with label and probabilities out for each."""
 
-import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from attentune.cli.output import quiet_libraries
+from attentune.cli.output import note, quiet_libraries
+from attentune.errors import UserError
 
 
 def predict(
@@ -16,56 +17,48 @@ def predict(
     file: Annotated[
         str, typer.Argument(help="TSV, CSV, JSONL or plain text; - is standard input, a text a line.")
     ] = "-",
-    text: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
-    text_pair: Annotated[str | None, typer.Option(help="Column of the second text of a pair.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text. [as in training]")] = None,
+    text_pair: Annotated[str | None, typer.Option(help="Column of the second text. [as in training]")] = None,
     batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 32,
     output: Annotated[Path | None, typer.Option(help="Write here instead of to standard output; must be new.")] = None,
 ) -> None:
     """Classify texts with the model of a run."""
     from attentune import tasks
-    from attentune.errors import UserError
-    from attentune.training import Predictor, RunFolder
+    from attentune.training import Predictor, RunFolder, json_line, written_whole
 
     quiet_libraries()
-    takes_pairs = RunFolder.open(run).metrics()["inputs"]["text_pair"] is not None
-    rows = _from_standard_input(takes_pairs) if file == "-" else tasks.read_texts(file, text, text_pair)
+    folder = RunFolder.open(run)
+    data, inputs = folder.recipe().data, folder.metrics()["inputs"]
+    takes_pairs = inputs["text_pair"] is not None
+    if file != "-":
+        usual = (inputs["text"], inputs["text_pair"]) if data.task else (data.text, data.text_pair)
+        rows = tasks.read_texts(file, text, text_pair, usual=usual)
+    elif text or text_pair:
+        raise UserError("--text and --text-pair name columns of a file, and standard input has none; leave them out")
+    else:
+        rows = tasks.read_lines(sys.stdin.buffer, pairs=takes_pairs)
     if output is not None and output.exists():
         raise UserError(f"{output} is there already; choose another with --output")
-    predictor = Predictor.from_run(run)
     read: list[dict[str, Any]] = []  # the rows of the batch under way
 
     def texts() -> Iterator[tuple[str, str | None]]:
         for row in rows:
-            if takes_pairs != ("text_pair" in row):
-                needs = "pairs of texts (--text-pair)" if takes_pairs else "single texts"
-                raise UserError(f"the model of {run} takes {needs}, but row {row['id']} of {file} is not one")
+            if takes_pairs and "text_pair" not in row:
+                raise UserError(f"the model of {run} takes pairs of texts, but {file} gives single ones; name the column "
+                                "of the second with --text-pair")  # fmt: skip
+            if "text_pair" in row and not takes_pairs:
+                raise UserError(
+                    f"the model of {run} takes single texts, but {file} gives pairs; name the column with --text"
+                )
             read.append(row)
             yield row["text"], row.get("text_pair")
 
-    stream = sys.stdout if output is None else output.open("x", encoding="utf-8")
-    try:
+    with nullcontext(sys.stdout) if output is None else written_whole(output) as stream:
+        predictor = Predictor.from_run(run)
         for prediction in predictor.stream(texts(), batch_size):
             row = read.pop(0)
-            answer = {"id": row["id"], "text": row["text"]}
-            if takes_pairs:
-                answer["text_pair"] = row["text_pair"]
-            answer |= {"label": prediction.label, "probabilities": prediction.probabilities}
-            print(json.dumps(answer, ensure_ascii=False), file=stream)
-        stream.flush()
-    finally:
-        if output is not None:
-            stream.close()
-
-
-def _from_standard_input(takes_pairs: bool) -> Iterator[dict[str, Any]]:
-    """One text a line; a pair is two texts with a tab between."""
-    from attentune.errors import UserError
-
-    for number, line in enumerate(sys.stdin):
-        line = line.rstrip("\n")
-        if not line.strip():
-            raise UserError(f"line {number + 1} of standard input is empty; give one text a line")
-        parts = line.split("\t") if takes_pairs else [line]
-        if takes_pairs and len(parts) != 2:
-            raise UserError(f"line {number + 1} of standard input must be two texts with a tab between them")
-        yield dict(zip(("text", "text_pair"), parts, strict=False)) | {"id": str(number)}
+            stream.write(json_line({**row, "label": prediction.label, "probabilities": prediction.probabilities}))
+    if predictor.cut:
+        are = "text is" if predictor.cut == 1 else "texts are"
+        was = "was" if predictor.cut == 1 else "were"
+        note(f"{predictor.cut:,} {are} longer than {predictor.max_length:,} tokens, and {was} cut")

@@ -56,7 +56,11 @@ def train(
     }  # fmt: skip
     values["training"] = {name: value for name, value in values["training"].items() if value is not None}
     recipe = Recipe.build(values)
-    folder = run_recipe(recipe, output or _free_folder(recipe), console=notes, say=note)
+    path = output or _free_folder(recipe)
+    try:
+        folder = run_recipe(recipe, path, console=notes, say=note)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(*[f"the unfinished run is in {path}"] * (path / "recipe.yaml").exists()) from None
     metrics = folder.metrics()
     if json:
         print_json(metrics)

@@ -10,6 +10,7 @@ nothing of tokens and models.
 
 from attentune.tasks.own_files import from_files, read_texts
 from attentune.tasks.registry import describe, load, names
+from attentune.tasks.standard_input import read_lines
 from attentune.tasks.task import Task
 
-__all__ = ["Task", "describe", "from_files", "load", "names", "read_texts"]
+__all__ = ["Task", "describe", "from_files", "load", "names", "read_lines", "read_texts"]

@@ -89,7 +89,7 @@ def choose(
     free = {name.casefold(): name for name in reversed(table.columns) if name not in named}
     guessed = text is None
     if text is None and text_pair is None:
-        text, text_pair = _guess_texts(table, free)
+        text, text_pair = _guess_texts(table, free, labelled)
     elif text is None:
         text = _guess_partner(table, free, str(text_pair))
     if labelled and label is None:
@@ -97,19 +97,20 @@ def choose(
         found = [free[name] for name in LABEL if name in free and free[name] not in (text, text_pair)]
         if not found:
             raise UserError(
-                f"cannot tell which column of {table.path} holds the label: {table.told()}; name it with --label"
+                f"cannot tell which column of {table.path} holds the label: {table.told()}; name the column with --label"
             )
         label = found[0]
     own_id = next((free[name] for name in ID if name in free and free[name] not in (text, text_pair, label)), None)
     return Columns(text, text_pair, label, own_id, guessed)
 
 
-def _guess_texts(table: Table, free: dict[str, str]) -> tuple[str, str | None]:
+def _guess_texts(table: Table, free: dict[str, str], labelled: bool) -> tuple[str, str | None]:
     pairs = [pair for pair in PAIRS if all(name in free for name in pair)]
     paired = {name for pair in pairs for name in pair}
     found: list[tuple[str, ...]] = [*pairs, *((name,) for name in SINGLE if name in free and name not in paired)]
     if len(found) != 1:
-        flags = "name it with --text (a second one with --text-pair, the label with --label)"
+        others = "a second one with --text-pair" + (", the label with --label" if labelled else "")
+        flags = f"name the column with --text ({others})"
         raise UserError(f"cannot tell which column of {table.path} holds the text: {table.told()}; {flags}")
     text, *pair = (free[name] for name in found[0])
     return text, pair[0] if pair else None
@@ -122,5 +123,5 @@ def _guess_partner(table: Table, free: dict[str, str], text_pair: str) -> str:
         if name in free:
             return free[name]
     raise UserError(
-        f"cannot tell which column of {table.path} goes with {text_pair!r}: {table.told()}; name it with --text"
+        f"cannot tell which column of {table.path} goes with {text_pair!r}: {table.told()}; name the column with --text"
     )

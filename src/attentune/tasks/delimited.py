@@ -41,7 +41,7 @@ def delimited(path: Path, header: tuple[str, ...] | None = None) -> Table:
                 raise UserError(f"line {line} of {path} has {count} where {len(columns)} are expected; {hint}")
             yield f"line {line}", {name: fields[position] for name, position in positions.items()}
 
-    return Table(path, columns, records)
+    return Table(path, columns, records, is_typed=False)
 
 
 def plain(path: Path) -> Table:

@@ -14,10 +14,15 @@ from attentune.errors import UserError
 from attentune.tasks.columns import Columns, choose
 from attentune.tasks.formats import open_table
 from attentune.tasks.sampling import hold_out
-from attentune.tasks.table import Table, shown
+from attentune.tasks.table import Row, Table, shown
 from attentune.tasks.task import CLASSIFICATION, Task, split
 
 HELD_OUT = 0.1
+# What pandas and spreadsheets write for a value that is missing: pandas reads all of these as one.
+MISSING = {
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
+    "NaN", "None", "n/a", "nan", "null",
+}  # fmt: skip
 
 
 def from_files(
@@ -57,6 +62,11 @@ def from_files(
         source = f"{table.path}: {columns.told()}; {held_told}"
     else:
         eval_table = open_table(eval_file)
+        if table.path.samefile(eval_table.path):
+            raise UserError(
+                f"{table.path} is given both to train on and to validate on, so that the scores would be those of rows "
+                "seen in training; give other rows with --eval-file, or leave it out to hold out a tenth"
+            )
         validation = _read(eval_table, columns.within(eval_table))
         _check_labels(validation.labels, labels, eval_table.path, table.path)
         splits = {"train": train.split(labels), "validation": validation.split(labels)}
@@ -74,11 +84,18 @@ def from_files(
     )
 
 
-def read_texts(path: str | Path, text: str | None = None, text_pair: str | None = None) -> Iterator[dict[str, str]]:
+def read_texts(
+    path: str | Path,
+    text: str | None = None,
+    text_pair: str | None = None,
+    *,
+    usual: tuple[str | None, str | None] = (None, None),
+) -> Iterator[dict[str, str]]:
     """The texts of a file to predict, row by row: `id`, `text` and, where the file has pairs, `text_pair`.
 
-    A `.txt` file holds one text a line. `id` is the file's own or else the row's number, from 0. What is wrong with
-    the file as a whole is raised at once, what is wrong with a row when the row is reached.
+    Where no column is named, those of `usual` are taken if the file has them, and otherwise they are guessed. A `.txt`
+    file holds one text a line. `id` is the file's own or else the row's number, from 0. What is wrong with the file as
+    a whole is raised at once, what is wrong with a row when the row is reached.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -88,6 +105,8 @@ def read_texts(path: str | Path, text: str | None = None, text_pair: str | None 
     [{'id': '0', 'text': 'a fine film'}, {'id': '1', 'text': 'a bore'}]
     """
     table = open_table(path, plain_text=True)
+    if text is None and text_pair is None and all(name is None or name in table.columns for name in usual):
+        text, text_pair = usual
     columns = choose(table, text=text, text_pair=text_pair, labelled=False)
 
     def rows() -> Iterator[dict[str, str]]:
@@ -127,10 +146,20 @@ def _read(table: Table, columns: Columns) -> _Rows:
     rows = _Rows([], {name: [] for name in sources}, [])
     for number, row in enumerate(table.rows(*columns.all())):
         rows.ids.append(row.id(columns.id, number))
-        rows.labels.append(row.label(columns.label))
+        rows.labels.append(_class_name(row, columns.label, table.is_typed))
         for name, column in sources.items():
             rows.texts[name].append(row.text(column))
     return rows
+
+
+def _class_name(row: Row, column: str, is_typed: bool) -> str:
+    label = row.label(column)
+    if label in MISSING and not is_typed:
+        raise row.error(
+            f"has the label {label!r} in column {column!r}, which is how a missing value is written; fill it in or remove "
+            "the row (a class of that name can be spelled otherwise, or kept by giving the file as JSONL)"
+        )
+    return label
 
 
 def _label_space(labels: Iterable[str]) -> tuple[str, ...]:

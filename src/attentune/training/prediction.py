@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from attentune.training.encoding import are_cut
+from attentune.training.evaluation import finite
+from attentune.training.lengths import longest_length
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
 from attentune.training.run_folder import RunFolder
@@ -27,7 +30,9 @@ class Predictor:
     """A trained classifier, ready to be asked."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, max_length: int, precision: str = "auto") -> None:
-        self.model, self.tokenizer, self.max_length = model.eval(), tokenizer, max_length
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.max_length = longest_length(model, tokenizer, max_length)
+        self.cut = 0  # how many texts were longer so far
         self.bf16 = takes_bf16(precision, model.device)
         names = dict(model.config.id2label or {})
         self.labels = [str(name) for _, name in sorted(names.items())]
@@ -53,11 +58,13 @@ class Predictor:
         second = [pair for _, pair in batch if pair is not None]
         encoded = self.tokenizer(
             first, second or None, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
-        ).to(self.model.device)
+        )
+        self.cut += sum(are_cut(encoded))
+        encoded = encoded.to(self.model.device)
         device = self.model.device.type
         with torch.inference_mode(), torch.autocast(device, torch.bfloat16) if self.bf16 else nullcontext():
             logits = self.model(**encoded).logits
-        rows = logits.float().softmax(dim=-1).tolist()
+        rows = finite(logits.float()).softmax(dim=-1).tolist()
         return [
             Prediction(self.labels[max(range(len(row)), key=row.__getitem__)], dict(zip(self.labels, row, strict=True)))
             for row in rows

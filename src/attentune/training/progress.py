@@ -57,7 +57,12 @@ class ShowProgress(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Take the bar away."""
-        self.bar.stop()
+        self.stop()
+
+    def stop(self) -> None:
+        """Take the bar away and give the terminal its cursor back, however training ended; harmless when done twice."""
+        if self.bar.live.is_started:  # a bar that never began would leave an empty line instead
+            self.bar.stop()
 
     def _parts(self) -> str:
         return "  ".join(f"{name} {value:.4f}" for name, value in self.latest.items())

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from attentune import tasks
 from attentune.errors import UserError
 from attentune.methods import parse
+from attentune.training.recipe_errors import told
 
 
 class _Part(BaseModel):
@@ -35,6 +36,11 @@ class DataRecipe(_Part):
         if not self.task and not self.train_file:
             raise ValueError("there is no data: give --task (such as rotten-tomatoes) or --train-file")
         columns = [name for name in ("text", "text_pair", "label") if getattr(self, name)]
+        if self.train_file and self.data_dir:
+            raise ValueError(
+                f"--data-dir is for tasks by name, and the data are in --train-file {self.train_file} "
+                f"(given: --data-dir {self.data_dir}); leave --data-dir out"
+            )
         if self.task and columns:
             flags = ", ".join("--" + name.replace("_", "-") for name in columns)
             raise ValueError(f"{flags} name columns of your own files; the task {self.task} has its own")
@@ -60,12 +66,12 @@ class TrainingRecipe(_Part):
     """How to train. The defaults are the common ones for fine-tuning encoders."""
 
     seed: int = Field(default=42, ge=0, lt=2**32)
-    epochs: float = Field(default=3.0, gt=0)
+    epochs: float = Field(default=3.0, gt=0, allow_inf_nan=False)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     batch_size: int = Field(default=32, ge=1)
     max_length: int = Field(default=128, ge=4)
     warmup: float = Field(default=0.1, ge=0, le=1)
-    weight_decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
     save_steps: int | None = Field(default=None, ge=1)
     precision: Literal["auto", "bf16", "fp32"] = "auto"
 
@@ -96,15 +102,7 @@ class Recipe(_Part):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            first = error.errors()[0]
-            cause = first.get("ctx", {}).get("error")
-            if isinstance(cause, UserError):
-                raise cause from None
-            where = ".".join(str(part) for part in first["loc"])
-            if cause is not None:
-                raise UserError(str(cause)) from None
-            given = f", not {first['input']!r}" if not isinstance(first["input"], dict) else ""
-            raise UserError(f"{where or 'the recipe'}: {first['msg']}{given}") from None
+            raise told(error, cls) from None
 
     def to_yaml(self) -> str:
         """The recipe as it is kept beside a run."""
@@ -119,4 +117,7 @@ class Recipe(_Part):
             raise UserError(f"the recipe {path} can't be read: {str(error).splitlines()[0]}") from None
         if not isinstance(values, dict):
             raise UserError(f"the recipe {path} must be a mapping of fields, not {type(values).__name__}")
-        return cls.build(values)
+        try:
+            return cls.build(values)
+        except UserError as error:
+            raise UserError(f"the recipe {path} can't be used: {error}") from None

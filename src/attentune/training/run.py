@@ -1,20 +1,21 @@
 """One run, from a recipe to the folder that it leaves: load, fine-tune, judge on the held-out split, save."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import torch
 from rich.console import Console
-from transformers import DataCollatorWithPadding, PreTrainedModel, TrainingArguments, set_seed
+from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods import attach
 from attentune.tasks import Task
+from attentune.training.encoding import encode
+from attentune.training.evaluation import evaluate
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
@@ -22,8 +23,11 @@ from attentune.training.progress import ShowProgress
 from attentune.training.recipe import Recipe
 from attentune.training.run_folder import RunFolder
 from attentune.training.trainer import Trainer
+from attentune.training.trial import try_method
 
 EVALUATION_BATCH = 64
+SHOWN_CLASSES = 5
+SHOWN_LETTERS = 24
 
 
 def run_recipe(
@@ -44,29 +48,34 @@ def run_recipe(
     model, tokenizer = load_for_classification(
         recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
     )
-    with attach(model, recipe.method, tokenizer):
-        pass  # a method that doesn't fit this model is told of before anything is written
+    encoded = encode(task, model, tokenizer, recipe.training.max_length)
+    try_method(model, recipe.method, tokenizer, task.splits["train"][0][task.text])
     folder = RunFolder.create(output)
     folder.write_start(recipe)
     bf16 = takes_bf16(recipe.training.precision)
+    if encoded.note:
+        say(encoded.note)
     say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {recipe.method}")
 
-    splits = {name: _tokenize(task, name, tokenizer, recipe) for name in ("train", "validation")}
+    progress = ShowProgress(console or Console(stderr=True))
     trainer = Trainer(
         model,
-        _training_arguments(recipe, folder, bf16, len(splits["train"])),
-        train_dataset=splits["train"],
-        data_collator=DataCollatorWithPadding(tokenizer, pad_to_multiple_of=8),
+        _training_arguments(recipe, folder, bf16, len(encoded.train)),
+        train_dataset=encoded.train,
+        data_collator=encoded.collator,
         processing_class=tokenizer,
         method=recipe.method,
-        callbacks=[ShowProgress(console or Console(stderr=True))],
+        callbacks=[progress],
     )
     trainer.remove_callback(PrinterCallback)
     started = time.perf_counter()
-    result = trainer.train()
+    try:
+        result = trainer.train()
+    finally:
+        progress.stop()
     seconds = time.perf_counter() - started
 
-    scores, predictions = _evaluate(trainer, task, splits["validation"])
+    scores, predictions = evaluate(trainer, task, encoded.validation)
     _save(model, tokenizer, folder)
     folder.write_log(trainer.state.log_history)
     folder.write_predictions(predictions)
@@ -78,7 +87,7 @@ def run_recipe(
             "eval": scores,
             "train": {
                 "loss": result.training_loss,
-                "examples": len(splits["train"]),
+                "examples": len(encoded.train),
                 "steps": trainer.state.global_step,
                 "epochs": recipe.training.epochs,
                 "seconds": round(seconds, 2),
@@ -94,27 +103,13 @@ def run_recipe(
 
 
 def _sizes(task: Task) -> str:
-    return ", ".join(f"{len(rows):,} {name}" for name, rows in task.splits.items())
-
-
-def _tokenize(task: Task, split: str, tokenizer: Any, recipe: Recipe) -> datasets.Dataset:
-    """Token ids, labels and lengths of one split; the evaluation split is sorted by length, to pad less."""
-    rows = task.splits[split]
-    longest = min(recipe.training.max_length, tokenizer.model_max_length)
-
-    def encode(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        pairs = [batch[task.text_pair]] if task.text_pair else []
-        encoded = dict(tokenizer(batch[task.text], *pairs, truncation=True, max_length=longest))
-        encoded["labels"] = batch[task.label]
-        encoded["length"] = [len(ids) for ids in encoded["input_ids"]]
-        return encoded
-
-    encoded = rows.map(encode, batched=True, desc=f"tokenizing {split}", remove_columns=rows.column_names)
-    if split == "train":
-        return encoded
-    order = np.argsort(encoded["length"], kind="stable")
-    ids = datasets.Dataset.from_dict({"id": rows["id"]})
-    return datasets.concatenate_datasets([encoded, ids], axis=1).select(order)
+    """How many rows there are, and of which classes: a label that is none shows here."""
+    rows = ", ".join(f"{len(split):,} {name}" for name, split in task.splits.items())
+    counts = Counter(task.splits["train"][task.label])
+    names = [name if len(name) <= SHOWN_LETTERS else name[:SHOWN_LETTERS] + "…" for name in task.labels]
+    shown = [f"{name!r} {counts[label]:,}" for label, name in enumerate(names)]
+    more = ", …" if len(shown) > SHOWN_CLASSES else ""
+    return f"{rows}; {len(shown)} classes: {', '.join(shown[:SHOWN_CLASSES])}{more}"
 
 
 def _training_arguments(recipe: Recipe, folder: RunFolder, bf16: bool, examples: int) -> TrainingArguments:
@@ -141,28 +136,6 @@ def _training_arguments(recipe: Recipe, folder: RunFolder, bf16: bool, examples:
         report_to="none",
         disable_tqdm=True,
     )
-
-
-def _evaluate(trainer: Trainer, task: Task, rows: datasets.Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Scores on the evaluation split, and its predictions in the order of the data."""
-    trainer.args.train_sampling_strategy = "sequential"  # keep rows and predictions in one order
-    output = trainer.predict(rows)
-    logits = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
-    probabilities = torch.from_numpy(np.asarray(logits)).float().softmax(dim=-1)
-    predicted = probabilities.argmax(dim=-1).tolist()
-    references = rows["labels"][:]
-    scores = task.score(predicted, references)
-    scores["loss"] = float((output.metrics or {})["test_loss"])
-    labelled = {
-        identity: {
-            "id": identity,
-            "label": task.labels[truth],
-            "prediction": task.labels[guess],
-            "probabilities": {label: round(p, 6) for label, p in zip(task.labels, row, strict=True)},
-        }
-        for identity, truth, guess, row in zip(rows["id"], references, predicted, probabilities.tolist(), strict=True)
-    }
-    return scores, [labelled[identity] for identity in task.splits["validation"]["id"]]
 
 
 def _save(model: PreTrainedModel, tokenizer: Any, folder: RunFolder) -> None:

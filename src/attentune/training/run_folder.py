@@ -4,18 +4,21 @@ A folder belongs to one run. Nothing in it is ever overwritten, and each file is
 """
 
 import json
+import math
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from attentune.errors import UserError
 from attentune.training.recipe import Recipe
 
 RECORDED_PACKAGES = ("attentune", "torch", "transformers", "datasets", "tokenizers", "accelerate", "numpy")
+METRICS = ("task", "method", "seed", "eval", "train", "inputs", "deciding")
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,22 @@ class RunFolder:
 
     @classmethod
     def check_free(cls, path: str | Path) -> Path:
-        """A folder that holds anything already is refused, whatever it is."""
+        """A folder that can't be made or written in is refused, and so is one that holds anything already."""
         folder = Path(path)
-        if folder.is_dir() and any(folder.iterdir()):
-            holds = "a run" if (folder / "recipe.yaml").exists() else "files"
-            raise UserError(f"the output folder {folder} already holds {holds}; choose another with --output")
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise UserError(
+                f"the output folder {folder} can't be made: {there} is a file; choose another with --output"
+            )
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise UserError(
+                f"the output folder {folder} can't be written: no permission in {there}; choose another with --output"
+            )
+        if there == folder and any(folder.iterdir()):
+            run = cls(folder)
+            holds = "a run" if run.is_finished else "an unfinished run" if run.recipe_file.exists() else "files"
+            remove = ", or remove it" if holds == "an unfinished run" else ""
+            raise UserError(f"the output folder {folder} already holds {holds}; choose another with --output{remove}")
         return folder
 
     @classmethod
@@ -48,10 +62,19 @@ class RunFolder:
         """The folder of a finished run."""
         folder = cls(Path(path))
         if not folder.recipe_file.is_file():
-            raise UserError(f"{path} is not the folder of a run: there is no recipe.yaml in it")
-        if not (folder.checkpoint / "config.json").is_file():
-            raise UserError(f"the run in {path} has not finished: there is no checkpoint in it")
+            raise UserError(
+                f"{path} is not the folder of a run: there is no recipe.yaml in it; give one that train left"
+            )
+        if not folder.is_finished:
+            raise UserError(
+                f"the run in {path} has not finished: there is no metrics.json in it; train it to its end first"
+            )
         return folder
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last of the files is there."""
+        return self.metrics_file.is_file()
 
     @property
     def recipe_file(self) -> Path:
@@ -79,8 +102,16 @@ class RunFolder:
 
     def metrics(self) -> dict[str, Any]:
         """What came out."""
-        result: dict[str, Any] = json.loads(self.metrics_file.read_text(encoding="utf-8"))
-        return result
+        try:
+            result = json.loads(self.metrics_file.read_text(encoding="utf-8"))
+            lacking = [name for name in METRICS if name not in result]
+            problem = f"it has no {lacking[0]!r}" if lacking else ""
+        except (OSError, ValueError, TypeError) as error:
+            problem = str(error)
+        if problem:
+            raise UserError(f"{self.metrics_file} is damaged ({problem}); restore it, or train again")
+        metrics: dict[str, Any] = result
+        return metrics
 
     def write_start(self, recipe: Recipe) -> None:
         """What is known before training: the recipe, and with which versions it is run."""
@@ -89,32 +120,55 @@ class RunFolder:
 
     def write_log(self, log: Iterable[dict[str, Any]]) -> None:
         """The training log, one line for each entry."""
-        write_whole(self.path / "log.jsonl", "".join(json.dumps(entry) + "\n" for entry in log))
+        write_whole(self.path / "log.jsonl", "".join(json_line(_with_null(entry)) for entry in log))
 
     def write_predictions(self, rows: Iterable[dict[str, Any]]) -> None:
         """The predictions on the evaluation split, one line for each example."""
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_whole(self.path / "predictions.jsonl", "".join(lines))
+        write_whole(self.path / "predictions.jsonl", "".join(map(json_line, rows)))
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         """What came out; the last file to be written: where it is, the run is whole."""
         if self.steps.is_dir() and not any(self.steps.iterdir()):
             self.steps.rmdir()  # transformers makes it even where no checkpoint is to be kept
-        write_whole(self.metrics_file, json.dumps(metrics, indent=2) + "\n")
+        write_whole(self.metrics_file, json.dumps(metrics, indent=2, allow_nan=False) + "\n")
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
+@contextmanager
+def written_whole(path: Path) -> Iterator[TextIO]:
+    """A file to write in, which is there under its name when the block ends well, and not at all if it doesn't."""
     part = path.with_name(path.name + ".part")
     try:
         with part.open("w", encoding="utf-8") as file:
-            file.write(text)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(f"{path} can't be written: {error.strerror}") from None
+        raise UserError(f"{path} can't be written: {error.strerror or error}; choose another place") from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    with written_whole(path) as file:
+        file.write(text)
+
+
+def json_line(value: Mapping[str, Any]) -> str:
+    """A line of JSON that every reader takes: Python's NaN and Infinity are no JSON, and raise a ValueError.
+
+    >>> json_line({"id": "0", "label": "schön"})
+    '{"id": "0", "label": "schön"}\\n'
+    """
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _with_null(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """A log may hold a gradient's norm that overflowed, and goes on."""
+    is_no_number = {name: isinstance(value, float) and not math.isfinite(value) for name, value in entry.items()}
+    return {name: None if is_no_number[name] else value for name, value in entry.items()}
 
 
 def versions() -> dict[str, str]:

@@ -1,10 +1,12 @@
 """transformers' Trainer with one argument more: the method that guides the model while it is trained.
 
 The guide is attached when training begins and detached when it ends, however it ends. Evaluation is unguided, and costs
-what it always did. What is saved is a plain checkpoint.
+what it always did. What is saved is a plain checkpoint. Methods that change the forward pass (blur, se) stay attached
+from the trainer's making on, evaluation included, and are saved with the model.
 """
 
 import ast
+import contextlib
 import inspect
 import math
 import textwrap
@@ -13,13 +15,16 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers.trainer_utils import TrainOutput
 
-from attentune.attention import Backend
+from attentune.attention import Backend, base_model
 from attentune.errors import UserError
-from attentune.methods import Guided, Method, Sum, attach, parse
+from attentune.methods import Auto, Guided, Method, Sum, attach, parse
+from attentune.methods.persistence import save_methods
 from attentune.training.collation import GIVEN, BringColumns
+
+KEPT = "attentune"
+"""Where the measured weights stand in a checkpoint's `trainer_state.json`, among the states of callbacks."""
 
 
 class Trainer(transformers.Trainer):
@@ -27,7 +32,7 @@ class Trainer(transformers.Trainer):
     still works.
 
     Beside the `loss` that Trainer logs, which is the sum that is minimised, it logs `task_loss` and each term before
-    its weight, as `guide/mdg`, to whatever `report_to` names.
+    its weight, as `guide/mdg`, to whatever `report_to` names; where the weight is `auto`, that as well, as `weight/mdg`.
 
         trainer = attentune.Trainer(
             model, TrainingArguments("out"), train_dataset=data, processing_class=tokenizer, method="mdg(0.1) +
@@ -37,7 +42,7 @@ class Trainer(transformers.Trainer):
     """
 
     guided: Guided | None = None
-    """The guide, while training goes on."""
+    """The guide, while training goes on; with methods that change the forward pass, from the beginning."""
 
     def __init__(
         self, *args: Any, method: Method | Sum | str = "none", backend: Backend = "auto", **kwargs: Any
@@ -47,9 +52,11 @@ class Trainer(transformers.Trainer):
         self.backend: Backend = backend
         if self.method.columns:
             self.data_collator = BringColumns(self.method, self.data_collator)
+        named = zip(self.method.names, self.method.parts, strict=True)
+        self._measured = [name for name, part in named if isinstance(getattr(part, "weight", None), Auto)]
         self._logged: dict[str, Tensor] = {}
         self._logged_steps = 0
-        if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(self._plain_model()):
+        if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(base_model(self._plain_model())):
             # Trainer takes any model that accepts **kwargs for one that divides its loss by `num_items_in_batch`
             # itself. Classifiers such as BERT's accept and ignore it: their loss would be counted once too often for
             # each step of gradient accumulation and for each process.
@@ -59,17 +66,29 @@ class Trainer(transformers.Trainer):
                 f"one process can't guide a model on {self.args.n_gpu} GPUs at once (DataParallel); start one process for each: "
                 "torchrun --nproc-per-node, or accelerate launch"
             )
-        with self._attached():  # so that a mistake in the method shows here, and not when training begins
-            pass
+        guided = self._attached()  # at once, so that a mistake in the method shows here
+        self._resting = contextlib.ExitStack()
+        if self.method.lasting.parts:  # they are there for the optimizer, and for evaluation, before training and after
+            self.guided = guided
+            self._resting.enter_context(guided.paused())
+            self._check_optimizer(guided)
+        else:
+            guided.detach()
 
     def train(self, *args: Any, **kwargs: Any) -> TrainOutput:
         """Train as transformers does, guided."""
-        self.guided = self._attached()
+        self._resting.close()
+        if self.guided is None:
+            self.guided = self._attached()
         try:
             return super().train(*args, **kwargs)
         finally:
-            self.guided.detach()
-            self.guided = None
+            self.guided.discard()
+            if self.method.lasting.parts:
+                self._resting.enter_context(self.guided.paused())
+            else:
+                self.guided.detach()
+                self.guided = None
 
     def compute_loss(
         self,
@@ -87,13 +106,14 @@ class Trainer(transformers.Trainer):
         )
         loss = task_loss
         if self.guided is not None and model.training:
-            self.guided.progress = self.state.global_step / max(1, self.state.max_steps)
-            guide_loss = self.guided.loss()
+            self._bring_to_step(self.guided)
             # Trainer divides the loss by the batches it accumulates, unless it is a share of their sum already: then
             # the guide, a mean, has to be made such a share too.
             shares = self.current_gradient_accumulation_steps if self._loss_is_a_share(num_items_in_batch) else 1
-            loss = task_loss + guide_loss.to(task_loss.device) / shares
-            self._note(task_loss * shares, self.guided.terms, loss)
+            whole = task_loss * shares
+            if self.method.parts:
+                loss = self.guided.loss(whole) / shares
+            self._note(whole, self.guided, loss)
             self.guided.discard()
         return (loss, outputs) if return_outputs else loss
 
@@ -113,6 +133,11 @@ class Trainer(transformers.Trainer):
             return super().evaluation_loop(*args, **kwargs)
         with self.guided.paused():
             return super().evaluation_loop(*args, **kwargs)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        if self.args.should_save:
+            save_methods(self._plain_model(), output_dir or str(self.args.output_dir))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log, with the parts of the loss where Trainer logs the loss."""
@@ -143,16 +168,42 @@ class Trainer(transformers.Trainer):
         by_model = self.model_accepts_loss_kwargs and num_items_in_batch is not None
         return by_model or self.compute_loss_func is not None
 
+    def _bring_to_step(self, guided: Guided) -> None:
+        """Tell the guide how far training is; the trainer's state, kept in checkpoints, has what it measured before."""
+        states: Any = self.state.stateful_callbacks
+        guided.load_state_dict(states.get(KEPT, {}))
+        guided.step = self.state.global_step
+        guided.progress = self.state.global_step / max(1, self.state.max_steps)
+
+    def _check_optimizer(self, guided: Guided) -> None:
+        """An optimizer that was made before the methods were attached doesn't know their parameters."""
+        if self.optimizer is None:
+            return
+        known = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        for name, parameter in guided.added.named_parameters():
+            if id(parameter) not in known:
+                guided.detach()
+                raise UserError(
+                    f"the optimizer that you give can't train what {self.method.lasting} adds ({name}), as it was made before; "
+                    "give optimizer_cls_and_kwargs instead, or override create_optimizer"
+                )
+
     def _attached(self) -> Guided:
         return attach(self._plain_model(), self.method, self.processing_class, backend=self.backend)
 
-    def _plain_model(self) -> PreTrainedModel:
-        model: PreTrainedModel = self.accelerator.unwrap_model(self.model)
+    def _plain_model(self) -> nn.Module:
+        model: nn.Module = self.accelerator.unwrap_model(self.model)
         return model
 
-    def _note(self, task_loss: Tensor, terms: dict[str, Tensor], loss: Tensor) -> None:
-        """Keep the parts of the loss for the next log; stop where one is not a number."""
-        parts = {"task_loss": task_loss, **{f"guide/{name}": term for name, term in terms.items()}}
+    def _note(self, task_loss: Tensor, guided: Guided, loss: Tensor) -> None:
+        """Keep the parts of the loss for the next log, and what was measured for the next checkpoint; stop where the loss
+        is not a number."""
+        if self._measured:
+            states: Any = self.state.stateful_callbacks
+            states[KEPT] = guided.state_dict()
+        parts = {"task_loss": task_loss, **{f"guide/{name}": term for name, term in guided.terms.items()}}
+        weights = guided.weights
+        parts |= {f"weight/{name}": torch.tensor(weights[name]) for name in self._measured}
         parts = {name: part.detach().float().to(loss.device) for name, part in parts.items()}
         if not math.isfinite(loss.item()):
             shown = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())

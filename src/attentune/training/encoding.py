@@ -1,0 +1,69 @@
+"""A task's texts as tokens, in the order and the batches that training and evaluation want them in."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+import numpy as np
+from transformers import DataCollatorWithPadding, PreTrainedModel
+
+from attentune.tasks import Task
+from attentune.training.lengths import longest_length, padding_multiple
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The splits of a task as tokens. The validation split is sorted by length, to pad less; `position` is where each
+    row stood."""
+
+    train: datasets.Dataset
+    validation: datasets.Dataset
+    collator: DataCollatorWithPadding
+    note: str | None
+    """What the user should know of texts that were cut."""
+
+
+def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) -> Encoded:
+    """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut."""
+    longest = longest_length(model, tokenizer, max_length)
+    splits = {name: _tokenize(task, name, tokenizer, longest) for name in ("train", "validation")}
+    cut = [
+        f"{number:,} of {len(rows):,} {name} texts"
+        for name, rows in splits.items()
+        if (number := sum(rows["is_cut"])) > 0
+    ]
+    told = f"length: at most {longest:,} tokens"
+    if longest < max_length:
+        told += f", all that the model takes ({max_length:,} were asked for)"
+    if cut:
+        told += f"; {' and '.join(cut)} are cut to it"
+    splits = {name: rows.remove_columns("is_cut") for name, rows in splits.items()}
+    validation = splits["validation"].add_column("position", np.arange(len(splits["validation"])))
+    return Encoded(
+        splits["train"],
+        validation.select(np.argsort(validation["length"], kind="stable")),
+        DataCollatorWithPadding(tokenizer, pad_to_multiple_of=padding_multiple(model, tokenizer, longest)),
+        told if cut or longest < max_length else None,
+    )
+
+
+def _tokenize(task: Task, split: str, tokenizer: Any, longest: int) -> datasets.Dataset:
+    rows = task.splits[split]
+
+    def tokens(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        pairs = [batch[task.text_pair]] if task.text_pair else []
+        encoded = tokenizer(batch[task.text], *pairs, truncation=True, max_length=longest)
+        columns = dict(encoded)
+        columns["labels"] = batch[task.label]
+        columns["length"] = [len(ids) for ids in columns["input_ids"]]
+        columns["is_cut"] = are_cut(encoded)
+        return columns
+
+    return rows.map(tokens, batched=True, desc=f"tokenizing {split}", remove_columns=rows.column_names)
+
+
+def are_cut(encoded: Any) -> list[bool]:
+    """Which texts of a batch the tokenizer cut; one that isn't a fast one doesn't tell."""
+    if not encoded.encodings:
+        return [False] * len(encoded["input_ids"])
+    return [bool(text.overflowing) for text in encoded.encodings]
