@@ -11,6 +11,7 @@ import typer
 from attentune.cli.demo import demo
 from attentune.cli.methods import methods
 from attentune.cli.predict import predict
+from attentune.cli.push import push
 from attentune.cli.train import train
 from attentune.errors import UserError
 
@@ -48,11 +49,12 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _stop(message: str, code: int) -> None:
-    print(f"attentune: {message}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, which stop for the same reason, one tells it
+        print(f"attentune: {message}", file=sys.stderr)
     sys.exit(code)
 
 
-for command in (demo, train, predict, methods):
+for command in (demo, train, predict, push, methods):
     app.command()(_told(command))
 
 

@@ -1,23 +1,35 @@
 """Training: a Trainer that takes a method, recipes that say everything about a run, and the folder that a run leaves."""
 
+from attentune.training.hub import push_run
 from attentune.training.models import load_for_classification
+from attentune.training.overrides import assigned, laid_over, lora_values
 from attentune.training.prediction import Prediction, Predictor
-from attentune.training.recipe import DataRecipe, Recipe, TrainingRecipe
-from attentune.training.run import run_recipe
+from attentune.training.processes import is_first
+from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
+from attentune.training.run import require_trust, resume_run, run_recipe
 from attentune.training.run_folder import RunFolder, json_line, written_whole
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
 __all__ = [
     "DataRecipe",
+    "LoraRecipe",
     "Prediction",
     "Predictor",
     "Recipe",
     "RunFolder",
     "Trainer",
     "TrainingRecipe",
+    "assigned",
+    "is_first",
     "json_line",
+    "laid_over",
     "load_for_classification",
+    "lora_values",
+    "push_run",
+    "read_values",
+    "require_trust",
+    "resume_run",
     "run_recipe",
     "try_method",
     "written_whole",

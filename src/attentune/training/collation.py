@@ -1,4 +1,5 @@
-"""Batches of rows that hold, beside what the model takes, columns of the methods: such as the priors of a text's words."""
+"""Batches of rows that hold, beside what the model takes, columns of the methods, such as the priors of a text's words, and
+the name of each row, by which an error can tell of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,10 +8,15 @@ from attentune.methods import Sum
 
 GIVEN = "attentune_given"
 """Where a batch keeps what is for the methods, until the model is called."""
+ROW = "row_id"
+"""The column with the name that a row has in the user's data."""
+ROWS = "attentune_rows"
+"""Where a batch keeps the names of its rows."""
 
 
 class BringColumns:
-    """A data collator around another: the methods' columns go to the methods, everything else to the other."""
+    """A data collator around another: the methods' columns go to the methods, rows' names stay with the batch, everything
+    else goes to the other."""
 
     def __init__(self, method: Sum, own: Callable[[list[dict[str, Any]]], dict[str, Any]]) -> None:
         self.method, self.own = method, own
@@ -18,7 +24,10 @@ class BringColumns:
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """One batch."""
         columns = set(self.method.columns)
-        batch = dict(self.own([{name: value for name, value in row.items() if name not in columns} for row in rows]))
+        ours = columns | {ROW}
+        batch = dict(self.own([{name: value for name, value in row.items() if name not in ours} for row in rows]))
+        if all(ROW in row for row in rows):
+            batch[ROWS] = [str(row[ROW]) for row in rows]
         theirs = [{name: row[name] for name in columns if name in row} for row in rows]
         if not any(theirs):
             return batch  # an evaluation split has none

@@ -8,6 +8,7 @@ import numpy as np
 from transformers import DataCollatorWithPadding, PreTrainedModel
 
 from attentune.tasks import Task
+from attentune.training.collation import ROW
 from attentune.training.lengths import longest_length, padding_multiple
 
 
@@ -54,6 +55,7 @@ def _tokenize(task: Task, split: str, tokenizer: Any, longest: int) -> datasets.
         pairs = [batch[task.text_pair]] if task.text_pair else []
         encoded = tokenizer(batch[task.text], *pairs, truncation=True, max_length=longest)
         columns = dict(encoded)
+        columns[ROW] = batch["id"]
         columns["labels"] = batch[task.label]
         columns["length"] = [len(ids) for ids in columns["input_ids"]]
         columns["is_cut"] = are_cut(encoded)

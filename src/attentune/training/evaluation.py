@@ -35,6 +35,12 @@ def evaluate(trainer: Trainer, task: Task, rows: datasets.Dataset) -> tuple[dict
     return scores, predictions
 
 
+def scores_of(task: Task, answers: Any, truths: Any) -> dict[str, float]:
+    """The task's scores of a model's answers (rows, classes), as they are watched while it is trained."""
+    logits = answers[0] if isinstance(answers, tuple) else answers
+    return task.score(np.asarray(logits).argmax(axis=-1), truths)
+
+
 def finite(logits: torch.Tensor) -> torch.Tensor:
     """The model's answers, if they are numbers; logits is (texts, classes).
 

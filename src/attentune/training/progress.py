@@ -1,10 +1,34 @@
-"""Progress of training on a terminal: one bar with the loss and its parts; on anything else, one line an epoch."""
+"""Progress on a terminal: a bar for each stage of a run, with the loss and its parts while it is trained; on anything
+else, one line an epoch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+@contextmanager
+def stage(console: Console, what: str) -> Iterator[None]:
+    """A block of unknown length, with what is done and for how long it has been; gone when it is done."""
+    if not console.is_terminal:
+        yield
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        shown.add_task(what, total=None)
+        yield
 
 
 class ShowProgress(TrainerCallback):
@@ -13,8 +37,9 @@ class ShowProgress(TrainerCallback):
     def __init__(self, console: Console) -> None:
         self.console = console
         self.latest: dict[str, float] = {}
+        self.evaluation: TaskID | None = None
         self.bar = Progress(
-            TextColumn("training"),
+            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
@@ -44,6 +69,38 @@ class ShowProgress(TrainerCallback):
             self.latest = shown
             self.bar.update(self.bar_task, parts=self._parts())
 
+    def on_prediction_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        eval_dataloader: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Move the bar of an evaluation."""
+        if self.evaluation is None:
+            total = len(eval_dataloader) if hasattr(eval_dataloader, "__len__") else None
+            self.evaluation = self.bar.add_task("evaluating", total=total, parts="")
+            if self.console.is_terminal:
+                self.bar.start()
+        self.bar.advance(self.evaluation)
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """An evaluation between steps is done."""
+        self._end_evaluation()
+
+    def on_predict(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Any, **kwargs: Any
+    ) -> None:
+        """The last evaluation is done."""
+        self._end_evaluation()
+        self.stop()
+
+    def _end_evaluation(self) -> None:
+        if self.evaluation is not None:
+            self.bar.remove_task(self.evaluation)
+            self.evaluation = None
+
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
@@ -58,6 +115,7 @@ class ShowProgress(TrainerCallback):
     ) -> None:
         """Take the bar away."""
         self.stop()
+        self.bar.remove_task(self.bar_task)
 
     def stop(self) -> None:
         """Take the bar away and give the terminal its cursor back, however training ended; harmless when done twice."""

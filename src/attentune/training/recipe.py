@@ -1,7 +1,8 @@
 """A recipe says all there is to say about a run: model, data, method and hyper-parameters. YAML on disk, checked by pydantic."""
 
+import math
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -63,17 +64,65 @@ class DataRecipe(_Part):
 
 
 class TrainingRecipe(_Part):
-    """How to train. The defaults are the common ones for fine-tuning encoders."""
+    """How to train. The defaults are the common ones for fine-tuning encoders.
+
+    `batch_size` is how many rows a step has, however many processes share them and in however many parts
+    (`gradient_accumulation`) they are taken: the same recipe is the same training on any machine.
+    """
 
     seed: int = Field(default=42, ge=0, lt=2**32)
     epochs: float = Field(default=3.0, gt=0, allow_inf_nan=False)
+    max_steps: int | None = Field(default=None, ge=1)
     lr: float = Field(default=5e-5, gt=0, allow_inf_nan=False)
     batch_size: int = Field(default=32, ge=1)
+    gradient_accumulation: int = Field(default=1, ge=1)
     max_length: int = Field(default=128, ge=4)
     warmup: float = Field(default=0.1, ge=0, le=1)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    scheduler: Literal["linear", "cosine", "polynomial", "constant"] = "linear"
+    class_weights: Literal["balanced"] | tuple[float, ...] | None = None
     save_steps: int | None = Field(default=None, ge=1)
+    save_total_limit: int | None = Field(default=None, ge=1)
+    eval_steps: int | None = Field(default=None, ge=1)
+    early_stopping: int | None = Field(default=None, ge=1)
+    gradient_checkpointing: bool = False
     precision: Literal["auto", "bf16", "fp32"] = "auto"
+    report_to: tuple[str, ...] = ()
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, given: object) -> object:
+        return (given,) if isinstance(given, str) else given
+
+    @field_validator("class_weights")
+    @classmethod
+    def _positive(cls, weights: str | tuple[float, ...] | None) -> str | tuple[float, ...] | None:
+        if isinstance(weights, tuple) and not all(math.isfinite(w) and w > 0 for w in weights):
+            raise ValueError(f"training.class_weights is {list(weights)}; give numbers above 0, one for each class")
+        return weights
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.batch_size % self.gradient_accumulation:
+            raise ValueError(
+                f"training.batch_size is {self.batch_size}, which can't be taken in {self.gradient_accumulation} equal parts "
+                "(training.gradient_accumulation); give a number that divides it"
+            )
+        if self.early_stopping and self.save_steps and self.save_steps != (self.eval_steps or self.save_steps):
+            raise ValueError(
+                f"training.early_stopping keeps a checkpoint at each evaluation (training.eval_steps is {self.eval_steps}), so "
+                f"training.save_steps can't be {self.save_steps}; leave it out"
+            )
+        return self
+
+
+class LoraRecipe(_Part):
+    """Adapters of low rank (peft) in place of all the model's weights."""
+
+    r: int = Field(default=8, ge=1)
+    alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    targets: tuple[str, ...] | None = None
 
 
 class Recipe(_Part):
@@ -90,6 +139,7 @@ class Recipe(_Part):
     data: DataRecipe
     method: str = "none"
     training: TrainingRecipe = TrainingRecipe()
+    lora: LoraRecipe | None = None
 
     @field_validator("method")
     @classmethod
@@ -111,13 +161,20 @@ class Recipe(_Part):
     @classmethod
     def from_yaml(cls, path: str | Path) -> "Recipe":
         """Read a recipe from a file."""
-        try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise UserError(f"the recipe {path} can't be read: {str(error).splitlines()[0]}") from None
-        if not isinstance(values, dict):
-            raise UserError(f"the recipe {path} must be a mapping of fields, not {type(values).__name__}")
+        values = read_values(path)
         try:
             return cls.build(values)
         except UserError as error:
             raise UserError(f"the recipe {path} can't be used: {error}") from None
+
+
+def read_values(path: str | Path) -> dict[str, Any]:
+    """The fields that a recipe's file gives, not yet checked."""
+    try:
+        values = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        told = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"the recipe {path} can't be read: {told}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"the recipe {path} must be a mapping of fields, not {type(values).__name__}")
+    return values

@@ -6,13 +6,18 @@ What a field takes is read from the field itself, by its JSON schema, so that no
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from attentune.errors import UserError
 
-ONLY_IN_RECIPES = ("warmup", "weight_decay")
+FLAGS = (
+    *("model", "revision", "trust_remote_code", "task", "data_dir", "train_file", "eval_file", "text", "text_pair", "label"),
+    *("method", "seed", "epochs", "max_steps", "lr", "batch_size", "max_length", "max_train", "max_eval", "save_steps"),
+    *("precision", "lora"),
+)  # fmt: skip
+"""The fields that have a flag of their name; the others are reached with --set."""
 KINDS = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false"}
 BOUNDS = {
     "minimum": "at least {}",
@@ -30,10 +35,7 @@ def told(error: ValidationError, recipe: type[BaseModel]) -> UserError:
         return cause
     if cause is not None:  # a validator of ours, whose sentence is whole
         return UserError(str(cause))
-    *parents, name = map(str, first["loc"])
-    part = recipe
-    for parent in parents:
-        part = _part(part, parent) or part
+    parents, name, part = _place(recipe, [str(step) for step in first["loc"]])
     where = ".".join([*parents, name])
     fields = ", ".join(part.model_fields)
     if first["type"] == "extra_forbidden":
@@ -47,15 +49,29 @@ def told(error: ValidationError, recipe: type[BaseModel]) -> UserError:
         expected = f"fields of its own: {', '.join(inner.model_fields)}"
     else:
         expected = _expected(part.model_json_schema()["properties"][name], first["input"])
-    flag = "" if name in ONLY_IN_RECIPES or inner is not None else f"--{name.replace('_', '-')} "
+    flag = f"--{name.replace('_', '-')} " if name in FLAGS and inner is None and "lora" not in parents else ""
     return UserError(f"{flag}{f'({where})' if flag else where} is {first['input']!r}; give {expected}")
+
+
+def _place(recipe: type[BaseModel], steps: list[str]) -> tuple[list[str], str, type[BaseModel]]:
+    """The field that an error is about: the parts that lead to it, its name, and the part that it is in. What stands
+    behind a field's name, as the number of an item in a list, is within it."""
+    parents: list[str] = []
+    part = recipe
+    for i, step in enumerate(steps):
+        inner = _part(part, step)
+        if inner is None or i + 1 == len(steps):
+            return parents, step, part
+        parents, part = [*parents, step], inner
+    return parents, "", part
 
 
 def _part(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     """The part of a recipe that a field holds, if it holds one."""
     field = model.model_fields.get(name)
-    kind = None if field is None else field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+    kinds = [] if field is None else [field.annotation, *get_args(field.annotation)]
+    parts = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return parts[0] if parts else None
 
 
 def _expected(schema: Mapping[str, Any], given: object) -> str:
@@ -65,9 +81,16 @@ def _expected(schema: Mapping[str, Any], given: object) -> str:
     'a whole number, at least 1'
     """
     options = [option for option in schema.get("anyOf", [schema]) if option.get("type") != "null"]
-    option = options[0]
+    return ", or ".join(_option(option, given) for option in options)
+
+
+def _option(option: Mapping[str, Any], given: object) -> str:
+    if "const" in option:
+        return str(option["const"])
     if "enum" in option:
         return f"one of {', '.join(map(str, option['enum']))}"
+    if option.get("type") == "array":
+        return f"a list of {KINDS.get(option['items'].get('type', ''), 'a value').removeprefix('a ')}s, as [a, b]"
     what = KINDS.get(option.get("type", ""), "something else")
     if isinstance(given, float) and not math.isfinite(given):
         what = what.replace("a ", "a finite ", 1)

@@ -1,105 +1,235 @@
-"""One run, from a recipe to the folder that it leaves: load, fine-tune, judge on the held-out split, save."""
+"""One run, from a recipe to the folder that it leaves: load, fine-tune, judge on the held-out split, save.
 
-import time
+On several processes all of them do the same, and the first alone writes and speaks.
+"""
+
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from rich.console import Console
-from transformers import PreTrainedModel, TrainingArguments, set_seed
+from torch import nn
+from transformers import TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
+from attentune.methods.persistence import save_methods
 from attentune.tasks import Task
-from attentune.training.encoding import encode
-from attentune.training.evaluation import evaluate
+from attentune.training import processes
+from attentune.training.arguments import rows_of_each, training_arguments
+from attentune.training.card import NAME as CARD
+from attentune.training.card import model_card
+from attentune.training.checkpoints import last_good, sync_to_disk, told_of_disk
+from attentune.training.class_weights import weighted_loss, weights_of_classes
+from attentune.training.encoding import Encoded, encode
+from attentune.training.evaluation import evaluate, scores_of
+from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
-from attentune.training.progress import ShowProgress
+from attentune.training.progress import ShowProgress, stage
 from attentune.training.recipe import Recipe
-from attentune.training.run_folder import RunFolder
+from attentune.training.run_folder import RunFolder, versions
+from attentune.training.stopping import StopEarly, StopOnSignal
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
-EVALUATION_BATCH = 64
 SHOWN_CLASSES = 5
 SHOWN_LETTERS = 24
+Say = Callable[[str], None]
 
 
 def run_recipe(
-    recipe: Recipe,
-    output: str | Path,
-    *,
-    console: Console | None = None,
-    say: Callable[[str], None] = lambda line: None,
+    recipe: Recipe, output: str | Path, *, console: Console | None = None, say: Say = lambda line: None
 ) -> RunFolder:
     """Run a recipe and leave its results in `output`, a folder that must be new or empty.
 
     `say` is told, line by line, what is used and found on the way; progress goes to `console`.
     """
-    RunFolder.check_free(output)
-    task = recipe.data.load(recipe.training.seed)
-    say(f"data: {task.source} ({_sizes(task)})")
-    set_seed(recipe.training.seed)  # the new head's weights depend on it
-    model, tokenizer = load_for_classification(
-        recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
-    )
-    encoded = encode(task, model, tokenizer, recipe.training.max_length)
-    try_method(model, recipe.method, tokenizer, task.splits["train"][0][task.text])
-    folder = RunFolder.create(output)
-    folder.write_start(recipe)
-    bf16 = takes_bf16(recipe.training.precision)
-    if encoded.note:
-        say(encoded.note)
-    say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {recipe.method}")
+    processes.join()
+    with processes.agreed():
+        if processes.is_first():
+            RunFolder.check_free(output)
+    return _Run(recipe, Path(output), console, say).whole()
 
-    progress = ShowProgress(console or Console(stderr=True))
-    trainer = Trainer(
-        model,
-        _training_arguments(recipe, folder, bf16, len(encoded.train)),
-        train_dataset=encoded.train,
-        data_collator=encoded.collator,
-        processing_class=tokenizer,
-        method=recipe.method,
-        callbacks=[progress],
-    )
-    trainer.remove_callback(PrinterCallback)
-    started = time.perf_counter()
-    try:
-        result = trainer.train()
-    finally:
-        progress.stop()
-    seconds = time.perf_counter() - started
 
-    scores, predictions = evaluate(trainer, task, encoded.validation)
-    _save(model, tokenizer, folder)
-    folder.write_log(trainer.state.log_history)
-    folder.write_predictions(predictions)
-    folder.write_metrics(
-        {
+def resume_run(
+    path: str | Path, *, trust_remote_code: bool = False, console: Console | None = None, say: Say = lambda line: None
+) -> RunFolder:
+    """Go on with a run that was interrupted, from its last whole checkpoint, to the end that it would have had.
+
+    Code that the model brings along is run only if it is allowed anew: the folder may be a stranger's.
+    """
+    processes.join()
+    with processes.agreed():
+        folder = RunFolder.interrupted(path)
+        recipe = folder.recipe()
+        require_trust(recipe, trust_remote_code, f"the run in {path}")
+        checkpoint, passed_over = last_good(folder.steps)
+    run = _Run(recipe, folder.path, console, say)
+    for line in passed_over:
+        run.say(line)
+    run.say(f"resuming from {checkpoint}" if checkpoint else "there is no whole checkpoint yet: beginning anew")
+    changed = folder.versions_changed()
+    if changed:
+        run.say(f"not the versions that the run began with, so that its last digits may differ: {', '.join(changed)}")
+    if checkpoint is not None and len(list(checkpoint.glob("rng_state*.pth"))) != processes.count():
+        run.say("not as many processes as before, so that other random numbers are drawn from here on")
+    return run.whole(folder, checkpoint)
+
+
+def require_trust(recipe: Recipe, is_given: bool, what: str) -> None:
+    """A file may ask for a model's own code to be run; only the user may allow it."""
+    if recipe.trust_remote_code and not is_given:
+        raise UserError(
+            f"{what} asks to run code that the model {recipe.model!r} brings along, which a file alone may not allow; "
+            "add --trust-remote-code if you trust it"
+        )
+
+
+@dataclass
+class _Run:
+    recipe: Recipe
+    path: Path
+    console: Console | None
+    tell: Say
+
+    def __post_init__(self) -> None:
+        if not processes.is_first():
+            self.console, self.tell = Console(quiet=True), lambda line: None
+        self.console = self.console or Console(stderr=True)
+
+    def say(self, line: str) -> None:
+        self.tell(line)
+
+    def stage(self, what: str) -> AbstractContextManager[None]:
+        assert self.console is not None
+        return stage(self.console, what)
+
+    def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
+        """All of the run, or the rest of it in a folder that is there."""
+        with processes.agreed():
+            task, encoded, model, tokenizer = self._load()
+        with processes.agreed():
+            if folder is None:
+                folder = self._begin()
+        bf16 = takes_bf16(self.recipe.training.precision)
+        if encoded.note:
+            self.say(encoded.note)
+        shared = f"; {processes.count()} processes" if processes.count() > 1 else ""
+        self.say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {self.recipe.method}{shared}")
+        with processes.agreed():
+            trainer, stop, progress = self._trainer(folder, task, encoded, model, tokenizer, bf16)
+        try:
+            with stop.listening():
+                result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            if stop.stopped_at is not None:
+                raise KeyboardInterrupt(
+                    f"a checkpoint of step {stop.stopped_at:,} is kept; go on with: "
+                    f"attentune train --resume --output {self.path}"
+                )
+            scores, predictions = evaluate(trainer, task, encoded.validation)
+        finally:
+            progress.stop()
+        losses = processes.gathered(result.training_loss)
+        metrics = {
             "task": task.name,
-            "method": recipe.method,
-            "seed": recipe.training.seed,
+            "method": self.recipe.method,
+            "seed": self.recipe.training.seed,
             "eval": scores,
             "train": {
-                "loss": result.training_loss,
+                "loss": sum(losses) / len(losses),
                 "examples": len(encoded.train),
                 "steps": trainer.state.global_step,
-                "epochs": recipe.training.epochs,
-                "seconds": round(seconds, 2),
-                "peak_memory_mb": round(peak_memory_mb()),
+                "epochs": round(trainer.state.epoch or 0, 4),
+                "seconds": round(trainer.seconds, 2),
+                "peak_memory_mb": round(max(processes.gathered(peak_memory_mb()))),
                 "precision": "bf16" if bf16 else "fp32",
+                "processes": processes.count(),
             },
-            "model": recipe.model,
+            "model": self.recipe.model,
             "inputs": {"text": task.text, "text_pair": task.text_pair},
             "deciding": task.deciding,
         }
-    )
-    return folder
+        with processes.agreed():
+            if processes.is_first():
+                card = model_card(self.recipe, metrics, versions(), task.source)
+                _save(trainer.plain_model, tokenizer, folder, card)
+                folder.write_log(trainer.state.log_history)
+                folder.write_predictions(predictions)
+                if self.recipe.training.save_steps is None:  # what early stopping or a signal needed, nobody asked for
+                    for kept in folder.steps.glob("checkpoint-*"):
+                        shutil.rmtree(kept)
+                folder.write_metrics(metrics)
+        return folder
+
+    def _load(self) -> tuple[Task, Encoded, Any, Any]:
+        recipe = self.recipe
+        rows_of_each(recipe.training)
+        with self.stage("reading the data"):
+            task = recipe.data.load(recipe.training.seed)
+        self.say(f"data: {task.source} ({_sizes(task)})")
+        set_seed(recipe.training.seed)  # the new head's weights depend on it
+        with self.stage(f"loading {recipe.model}"):
+            model, tokenizer = load_for_classification(
+                recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
+            )
+        with self.stage(f"tokenizing {sum(map(len, task.splits.values())):,} rows"):
+            encoded = encode(task, model, tokenizer, recipe.training.max_length)
+        try_method(model, recipe.method, tokenizer, task.splits["train"][0][task.text])
+        return task, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer
+
+    def _begin(self) -> RunFolder:
+        if not processes.is_first():
+            return RunFolder(self.path)
+        folder = RunFolder.create(self.path)
+        folder.write_start(self.recipe)
+        return folder
+
+    def _trainer(
+        self, folder: RunFolder, task: Task, encoded: Encoded, model: nn.Module, tokenizer: Any, bf16: bool
+    ) -> tuple[Trainer, StopOnSignal, ShowProgress]:
+        training = self.recipe.training
+        assert self.console is not None
+        progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
+        callbacks: list[TrainerCallback] = [progress, stop]
+        if training.early_stopping:
+            callbacks.append(StopEarly(training.early_stopping))
+        weights = training.class_weights and weights_of_classes(
+            training.class_weights, task.splits["train"][task.label][:], task.labels
+        )
+        arguments = training_arguments(
+            self.recipe, folder, bf16=bf16, rows=len(encoded.train), deciding=task.deciding, run_name=self.path.name
+        )
+        try:
+            trainer = Trainer(
+                model,
+                arguments,
+                train_dataset=encoded.train,
+                eval_dataset=encoded.validation,
+                data_collator=encoded.collator,
+                processing_class=tokenizer,
+                method=self.recipe.method,
+                compute_loss_func=weighted_loss(weights) if weights else None,
+                compute_metrics=lambda output: scores_of(task, output.predictions, output.label_ids),
+                callbacks=callbacks,
+            )
+        except (ValueError, RuntimeError, ImportError) as error:
+            if isinstance(error, UserError) or not training.report_to:
+                raise
+            first = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
+            raise UserError(
+                f"the run can't be reported to {', '.join(training.report_to)} (training.report_to): {first}; "
+                "install that tracker, or name another"
+            ) from error
+        trainer.remove_callback(PrinterCallback)
+        if processes.rank():  # or dropout would be the same on every process
+            set_seed(training.seed + processes.rank())
+        return trainer, stop, progress
 
 
 def _sizes(task: Task) -> str:
@@ -112,38 +242,24 @@ def _sizes(task: Task) -> str:
     return f"{rows}; {len(shown)} classes: {', '.join(shown[:SHOWN_CLASSES])}{more}"
 
 
-def _training_arguments(recipe: Recipe, folder: RunFolder, bf16: bool, examples: int) -> TrainingArguments:
-    training = recipe.training
-    on_gpu = torch.cuda.is_available()
-    steps = int(np.ceil(examples / training.batch_size) * training.epochs)
-    return TrainingArguments(
-        output_dir=str(folder.steps),
-        num_train_epochs=training.epochs,
-        per_device_train_batch_size=training.batch_size,
-        per_device_eval_batch_size=EVALUATION_BATCH,
-        learning_rate=training.lr,
-        warmup_steps=round(training.warmup * steps),
-        weight_decay=training.weight_decay,
-        seed=training.seed,
-        bf16=bf16,
-        use_cpu=not on_gpu,
-        dataloader_pin_memory=on_gpu,
-        train_sampling_strategy="group_by_length",
-        length_column_name="length",
-        logging_steps=max(1, steps // 20),
-        save_strategy="steps" if training.save_steps else "no",
-        save_steps=training.save_steps or 500,
-        report_to="none",
-        disable_tqdm=True,
-    )
-
-
-def _save(model: PreTrainedModel, tokenizer: Any, folder: RunFolder) -> None:
-    """The checkpoint, whole or not at all."""
+def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> None:
+    """The checkpoint with its card, whole or not at all; an adapter beside it, where one was trained."""
     part = folder.checkpoint.with_name("checkpoint.part")
+    shutil.rmtree(part, ignore_errors=True)
     try:
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-        part.rename(folder.checkpoint)
+        with told_of_disk("the trained model", folder.path):
+            plain = merged(model)
+            if plain is not model:
+                save_adapter(model, folder.adapter)
+            plain.save_pretrained(part)
+            save_methods(plain, part)
+            tokenizer.save_pretrained(part)
+            (part / CARD).write_text(card, encoding="utf-8")
+            sync_to_disk(part)
+            shutil.rmtree(folder.checkpoint, ignore_errors=True)  # of the same run, stopped before its end
+            part.rename(folder.checkpoint)
+    except UserError:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
     except Exception as error:
         raise UserError(f"the model can't be saved in {folder.checkpoint}: {error}") from error

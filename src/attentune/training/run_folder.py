@@ -43,8 +43,8 @@ class RunFolder:
         if there == folder and any(folder.iterdir()):
             run = cls(folder)
             holds = "a run" if run.is_finished else "an unfinished run" if run.recipe_file.exists() else "files"
-            remove = ", or remove it" if holds == "an unfinished run" else ""
-            raise UserError(f"the output folder {folder} already holds {holds}; choose another with --output{remove}")
+            more = ", go on with it by adding --resume, or remove it" if holds == "an unfinished run" else ""
+            raise UserError(f"the output folder {folder} already holds {holds}; choose another with --output{more}")
         return folder
 
     @classmethod
@@ -69,6 +69,18 @@ class RunFolder:
             raise UserError(
                 f"the run in {path} has not finished: there is no metrics.json in it; train it to its end first"
             )
+        return folder
+
+    @classmethod
+    def interrupted(cls, path: str | Path) -> "RunFolder":
+        """The folder of a run that has begun and not finished."""
+        folder = cls(Path(path))
+        if not folder.recipe_file.is_file():
+            raise UserError(f"there is no run in {path} to go on with: no recipe.yaml is in it; train without --resume")
+        if folder.is_finished:
+            raise UserError(f"the run in {path} has finished already; there is nothing to go on with")
+        if not os.access(folder.path, os.W_OK | os.X_OK):
+            raise UserError(f"the run in {path} can't be gone on with: no permission to write there; allow it")
         return folder
 
     @property
@@ -96,6 +108,11 @@ class RunFolder:
         """Checkpoints on the way, where --save-steps asks for them."""
         return self.path / "steps"
 
+    @property
+    def adapter(self) -> Path:
+        """The adapter alone, where one was trained (lora)."""
+        return self.path / "adapter"
+
     def recipe(self) -> Recipe:
         """The recipe as run."""
         return Recipe.from_yaml(self.recipe_file)
@@ -112,6 +129,16 @@ class RunFolder:
             raise UserError(f"{self.metrics_file} is damaged ({problem}); restore it, or train again")
         metrics: dict[str, Any] = result
         return metrics
+
+    def versions_changed(self) -> list[str]:
+        """What has another version now than when the run began: its results may then differ in the last digits."""
+        try:
+            before = json.loads((self.path / "versions.json").read_text(encoding="utf-8"))
+            items = dict(before).items()
+        except (OSError, ValueError, TypeError):
+            return ["versions.json can't be read"]
+        now = versions()
+        return [f"{name} {old} → {now[name]}" for name, old in items if name in now and now[name] != old]
 
     def write_start(self, recipe: Recipe) -> None:
         """What is known before training: the recipe, and with which versions it is run."""

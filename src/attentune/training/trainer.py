@@ -10,10 +10,10 @@ import contextlib
 import inspect
 import math
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor, nn
 from transformers.trainer_utils import TrainOutput
 
@@ -21,13 +21,16 @@ from attentune.attention import Backend, base_model
 from attentune.errors import UserError
 from attentune.methods import Auto, Guided, Method, Sum, attach, parse
 from attentune.methods.persistence import save_methods
-from attentune.training.collation import GIVEN, BringColumns
+from attentune.training import processes
+from attentune.training.batches import SharesRows
+from attentune.training.checkpoints import KeepsCheckpoints
+from attentune.training.collation import GIVEN, ROW, ROWS, BringColumns
 
 KEPT = "attentune"
 """Where the measured weights stand in a checkpoint's `trainer_state.json`, among the states of callbacks."""
 
 
-class Trainer(transformers.Trainer):
+class Trainer(SharesRows, KeepsCheckpoints):
     """`transformers.Trainer` plus `method=`: a method, a sum of methods, or its text. Everything that Trainer does
     still works.
 
@@ -50,13 +53,13 @@ class Trainer(transformers.Trainer):
         super().__init__(*args, **kwargs)
         self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
         self.backend: Backend = backend
-        if self.method.columns:
+        if self.method.columns or ROW in (getattr(self.train_dataset, "column_names", None) or ()):
             self.data_collator = BringColumns(self.method, self.data_collator)
         named = zip(self.method.names, self.method.parts, strict=True)
         self._measured = [name for name, part in named if isinstance(getattr(part, "weight", None), Auto)]
         self._logged: dict[str, Tensor] = {}
         self._logged_steps = 0
-        if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(base_model(self._plain_model())):
+        if self.model_accepts_loss_kwargs and not _loss_is_divided_by_items(base_model(self.plain_model)):
             # Trainer takes any model that accepts **kwargs for one that divides its loss by `num_items_in_batch`
             # itself. Classifiers such as BERT's accept and ignore it: their loss would be counted once too often for
             # each step of gradient accumulation and for each process.
@@ -98,7 +101,7 @@ class Trainer(transformers.Trainer):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The task's loss, and in training the guide's beside it."""
-        given = inputs.pop(GIVEN, None)
+        given, rows = inputs.pop(GIVEN, None), inputs.pop(ROWS, None)
         if given is not None and self.guided is not None and model.training:
             self.guided.give(given)
         task_loss, outputs = super().compute_loss(
@@ -107,25 +110,29 @@ class Trainer(transformers.Trainer):
         loss = task_loss
         if self.guided is not None and model.training:
             self._bring_to_step(self.guided)
-            # Trainer divides the loss by the batches it accumulates, unless it is a share of their sum already: then
-            # the guide, a mean, has to be made such a share too.
-            shares = self.current_gradient_accumulation_steps if self._loss_is_a_share(num_items_in_batch) else 1
-            whole = task_loss * shares
+            # Trainer takes a mean over the parts of a step and over processes, each alike. Unless the task's loss is a
+            # share of their sum already, it is weighed by its rows, and the guide, a mean too, in either case.
+            is_share = self._loss_is_a_share(num_items_in_batch)
+            portion, weight = self._weigh(inputs)
+            whole = task_loss / portion if is_share else task_loss
             if self.method.parts:
-                loss = self.guided.loss(whole) / shares
-            self._note(whole, self.guided, loss)
+                total = self.guided.loss(whole)
+                loss = total * portion if is_share else total
+            loss = loss if is_share or weight == 1 else loss * weight
+            self._note(whole, self.guided, loss, weight, rows)
             self.guided.discard()
         return (loss, outputs) if return_outputs else loss
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Predict as transformers does: what the data has for the methods is for training alone."""
-        inputs.pop(GIVEN, None)
+        for name in (GIVEN, ROWS):
+            inputs.pop(name, None)
         return super().prediction_step(model, inputs, *args, **kwargs)
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         own: Any = self._signature_columns
-        self._signature_columns = list(dict.fromkeys([*own, *self.method.columns]))  # type: ignore[assignment]
+        self._signature_columns = list(dict.fromkeys([*own, *self.method.columns, ROW]))  # type: ignore[assignment]
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate as transformers does, unguided."""
@@ -137,7 +144,7 @@ class Trainer(transformers.Trainer):
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         super()._save(output_dir, state_dict)
         if self.args.should_save:
-            save_methods(self._plain_model(), output_dir or str(self.args.output_dir))
+            save_methods(self.plain_model, output_dir or str(self.args.output_dir))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log, with the parts of the loss where Trainer logs the loss."""
@@ -189,15 +196,17 @@ class Trainer(transformers.Trainer):
                 )
 
     def _attached(self) -> Guided:
-        return attach(self._plain_model(), self.method, self.processing_class, backend=self.backend)
+        return attach(self.plain_model, self.method, self.processing_class, backend=self.backend)
 
-    def _plain_model(self) -> nn.Module:
+    @property
+    def plain_model(self) -> nn.Module:
+        """The model as it was given, without what wraps it on several devices."""
         model: nn.Module = self.accelerator.unwrap_model(self.model)
         return model
 
-    def _note(self, task_loss: Tensor, guided: Guided, loss: Tensor) -> None:
+    def _note(self, task_loss: Tensor, guided: Guided, loss: Tensor, weight: float, rows: Sequence[str] | None) -> None:
         """Keep the parts of the loss for the next log, and what was measured for the next checkpoint; stop where the loss
-        is not a number."""
+        is not a number. What counts for `weight` of an even part of the step is logged as that."""
         if self._measured:
             states: Any = self.state.stateful_callbacks
             states[KEPT] = guided.state_dict()
@@ -205,15 +214,23 @@ class Trainer(transformers.Trainer):
         weights = guided.weights
         parts |= {f"weight/{name}": torch.tensor(weights[name]) for name in self._measured}
         parts = {name: part.detach().float().to(loss.device) for name, part in parts.items()}
-        if not math.isfinite(loss.item()):
-            shown = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
-            raise UserError(
-                f"the loss is {loss.item()} at step {self.state.global_step} ({shown}); "
-                "try a lower learning rate or a lower weight of the method"
-            )
+        with processes.agreed():
+            if not math.isfinite(loss.item()):
+                raise UserError(self._diverged(loss, parts, rows))
         for name, part in parts.items():
-            self._logged[name] = self._logged.get(name, torch.zeros_like(part)) + part
+            self._logged[name] = self._logged.get(name, torch.zeros_like(part)) + part * weight
         self._logged_steps += 1
+
+    def _diverged(self, loss: Tensor, parts: Mapping[str, Tensor], rows: Sequence[str] | None) -> str:
+        """What is known of a loss that is not a number."""
+        shown = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
+        bad = [name for name, part in parts.items() if not part.isfinite()]
+        of = f" by {' and '.join(bad)}" if bad else ""
+        at = f" in the batch of rows {', '.join(map(str, rows))}" if rows else ""
+        return (
+            f"the loss is {loss.item()} at step {self.state.global_step} ({shown}){of}{at}; "
+            "try a lower learning rate or a lower weight of the method, and look at these rows"
+        )
 
 
 def _loss_is_divided_by_items(model: nn.Module) -> bool:
