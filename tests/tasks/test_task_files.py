@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import datasets
+import huggingface_hub
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -257,3 +258,70 @@ def test_the_usual_columns_are_taken_where_the_file_has_them_and_none_is_named(f
     assert [row["text"] for row in tasks.read_texts(path, "text", usual=("review", None))] == ["a"]
     assert [row["text"] for row in tasks.read_texts(path, usual=("verdict", None))] == ["a"]
     assert next(tasks.read_texts(path, usual=("review", "text"))) == {"id": "0", "text": "b", "text_pair": "a"}
+
+
+@pytest.mark.parametrize("ending", [".tsv", ".csv", ".jsonl", ".json", ".parquet"])
+def test_numbers_that_are_not_all_whole_make_a_regression(tmp_path: Path, ending: str) -> None:
+    rows = [{"text": f"text {row}", "label": row / 2} for row in range(20)]
+    path = write(tmp_path / f"rated{ending}", rows)
+    task = tasks.from_files(path)
+    assert (task.kind, task.labels, task.metrics) == ("regression", ("score",), ("pearson", "spearman"))
+    assert {name: len(split) for name, split in task.splits.items()} == {"train": 18, "validation": 2}
+    found = {row["text"]: row["label"] for split in task.splits.values() for row in split}
+    assert found == {row["text"]: row["label"] for row in rows}
+    assert "the labels are numbers, so that a regression is trained (--kind classification" in task.source
+    assert task.told().startswith("18 train, 2 validation; numbers from ")
+
+
+def test_the_kind_that_is_asked_for_is_taken(file) -> None:
+    stars = file("stars.tsv", "text\tlabel\n" + "".join(f"t{row}\t{1 + row % 5}\n" for row in range(20)))
+    assert tasks.from_files(stars).kind == "classification"
+    assert tasks.from_files(stars, kind="regression").splits["train"]["label"][:3] == [1.0, 2.0, 3.0]
+    halves = file("halves.tsv", "text\tlabel\n" + "".join(f"t{row}\t{1 + row % 2 / 2}\n" for row in range(20)))
+    assert tasks.from_files(halves).kind == "regression"
+    assert tasks.from_files(halves, kind="classification").labels == ("1.0", "1.5")
+
+
+def test_a_sample_of_a_regression_is_drawn_from_all_rows_alike(file) -> None:
+    labels = [0.5] * 90 + [row + 0.25 for row in range(10)]
+    path = file("a.tsv", "text\tlabel\n" + "".join(f"t{row}\t{label}\n" for row, label in enumerate(labels)))
+    dev = file("dev.tsv", "text\tlabel\na\t0.5\n")
+    drawn = tasks.from_files(path, dev).sample(max_train=20).splits["train"]["label"][:]
+    assert drawn.count(0.5) >= 15  # in proportion to the classes, ten would have a single row each
+
+
+def test_a_ranking_is_held_out_by_whole_queries(file) -> None:
+    rows = [f"query {row // 4}\tdocument {row}\t{int(row % 4 == 0)}\n" for row in range(80)]
+    path = file("pairs.tsv", "query\tdocument\tlabel\n" + "".join(rows))
+    task = tasks.from_files(path, kind="ranking")
+    assert (task.kind, task.labels, task.deciding) == ("ranking", ("not_relevant", "relevant"), "mrr")
+    train, validation = (set(task.splits[name]["query"]) for name in ("train", "validation"))
+    assert (len(train), len(validation), train & validation) == (18, 2, set())
+    assert len(task.splits["validation"]) == 8
+    sample = task.sample(max_train=3)
+    assert len(sample.splits["train"]) == 12
+    assert "3 of 18 train queries" in sample.source
+
+
+def test_a_data_set_on_the_hub_is_ones_own_data_too(monkeypatch: pytest.MonkeyPatch, told) -> None:
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["neg", "pos"])})
+    rows = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [1, 0]}, features=features)
+    asked = []
+
+    def load_dataset(repository, config):
+        asked.append((repository, config))
+        return datasets.DatasetDict({"train": rows, "test": rows})
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *args, **kwargs: None)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    task = tasks.from_files("someone/films")
+    assert (task.name, task.labels) == ("films", ("neg", "pos"))
+    assert task.splits["validation"]["label"][:] == [1, 0]
+    tasks.from_files("someone/films:small")
+    assert asked == [("someone/films", None), ("someone/films", "small")]
+
+    def unreachable(*args, **kwargs):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    assert told(tasks.from_files, "someone/films").startswith("there is no file someone/films, and no such data set")

@@ -8,8 +8,8 @@ import torch
 
 from attentune.errors import UserError
 from attentune.tasks import Task
-from attentune.tasks.metrics import METRICS, score
-from attentune.tasks.task import split
+from attentune.tasks.metrics import METRICS, score, score_numbers
+from attentune.tasks.task import CLASSIFICATION, REGRESSION, SCORE, split
 
 # Ten rows: 4 true positives, 1 false positive, 2 false negatives, 3 true negatives.
 REFERENCES = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0]
@@ -77,7 +77,7 @@ def test_any_kind_of_sequence_is_scored(kind) -> None:
 
 
 def test_only_the_tasks_own_metrics_are_reported() -> None:
-    assert list(METRICS) == ["accuracy", "matthews", "f1"]
+    assert set(CLASSIFICATION) < set(METRICS)
     assert score(["matthews"], [0, 1], [0, 1], classes=2) == {"matthews": 1.0}
 
 
@@ -101,3 +101,45 @@ def test_what_cannot_be_scored_is_told(predictions, references, sentence: str) -
     with pytest.raises(UserError) as error:
         small_task().score(predictions, references)
     assert str(error.value) == sentence
+
+
+def test_macro_precision_and_recall_are_means_over_the_classes() -> None:
+    references, predictions = [0, 0, 1, 1, 2, 2], [0, 1, 1, 1, 2, 0]
+    scores = score(["precision", "recall"], predictions, references, classes=3)
+    assert scores == {"precision": round((1 / 2 + 2 / 3 + 1) / 3, 6), "recall": round((1 / 2 + 1 + 1 / 2) / 3, 6)}
+    never = score(["precision", "recall", "f1"], [0, 0, 0], [0, 0, 1], classes=2)
+    assert never == {"precision": round((2 / 3) / 2, 6), "recall": 0.5, "f1": round((4 / 5) / 2, 6)}
+
+
+def test_f1_positive_is_that_of_the_second_class_alone() -> None:
+    assert score(["f1_positive"], PREDICTIONS, REFERENCES, classes=2) == {"f1_positive": round(8 / (8 + 1 + 2), 6)}
+
+
+def test_correlations_are_those_of_the_formulas_with_equal_numbers_sharing_their_rank() -> None:
+    x, y = [0.5, 2.0, 2.0, 7.0, 4.0], [1.0, 2.5, 3.0, 3.5, 5.0]
+    ranks = [1.0, 2.5, 2.5, 5.0, 4.0], [1.0, 2.0, 3.0, 4.0, 5.0]
+
+    def correlation(a: list[float], b: list[float]) -> float:
+        mean_a, mean_b = sum(a) / 5, sum(b) / 5
+        covariance = sum((p - mean_a) * (q - mean_b) for p, q in zip(a, b, strict=True))
+        return covariance / math.sqrt(sum((p - mean_a) ** 2 for p in a) * sum((q - mean_b) ** 2 for q in b))
+
+    found = score_numbers(["pearson", "spearman"], x, y)
+    assert found == {"pearson": round(correlation(x, y), 6), "spearman": round(correlation(*ranks), 6)}
+
+
+def test_numbers_that_are_all_the_same_have_no_correlation() -> None:
+    assert score_numbers(["pearson", "spearman"], [3.1, 3.1], [0.0, 5.0]) == {"pearson": 0.0, "spearman": 0.0}
+
+
+def test_a_regression_scores_numbers() -> None:
+    rows = split(["0", "1"], {"text": ["a", "b"]}, [0.5, 4.0], SCORE)
+    splits = {"train": rows, "validation": rows}
+    task = Task("rated", splits, "text", None, "label", SCORE, REGRESSION, "pearson", "here", "regression")
+    assert task.score([1.0, 2.0], rows["label"]) == {"pearson": 1.0, "spearman": 1.0}
+    with pytest.raises(UserError, match="have no numbers to score"):
+        task.score([1.0, 2.0], [math.nan, math.nan])
+    with pytest.raises(UserError, match="hold a value that is no number"):
+        task.score([1.0, math.inf], [1.0, 2.0])
+    with pytest.raises(UserError, match="3 predictions for 2 references"):
+        task.score([1.0, 2.0, 3.0], [1.0, 2.0])

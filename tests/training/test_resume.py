@@ -135,7 +135,7 @@ def test_a_run_that_was_trained_but_not_judged_is_only_judged(recipe, monkeypatc
     wanted = recipe("mdg(0.1)", epochs=1.5, early_stopping=5, eval_steps=4, save_steps=None)
     whole = run_recipe(wanted, tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "evaluate", lambda *args: 1 / 0)
+        patch.setattr(run_module, "evaluate_all", lambda *args: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_recipe(wanted, tmp_path / "run")
     assert_same(whole, resume_run(tmp_path / "run"))

@@ -46,12 +46,14 @@ def judged(tmp_path):
 
 def test_predictions_stand_in_the_order_of_the_data_even_where_ids_repeat(judged):
     task, rows = judged([[9.0, 0.0], [0.0, 1.0], [0.0, 2.0], [0.0, 3.0]])
-    scores, predictions = evaluate(Answers(), task, rows)
+    judged_as = evaluate(Answers(), task, rows)
+    predictions = judged_as.predictions
     assert [row["id"] for row in predictions] == ["x", "x", "y", "x"]
     assert [row["label"] for row in predictions] == ["a", "b", "a", "b"]
     assert [row["prediction"] for row in predictions] == ["a", "b", "b", "b"]
     assert [round(math.log(r["probabilities"]["b"] / r["probabilities"]["a"])) for r in predictions[1:]] == [1, 2, 3]
-    assert scores["accuracy"] == 0.75
+    assert judged_as.scores["accuracy"] == 0.75
+    assert judged_as.details["confusion"] == {"labels": ["a", "b"], "true_by_predicted": [[1, 1], [0, 2]]}
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])

@@ -1,6 +1,7 @@
 """`attentune predict`: texts in, one JSON line with label and probabilities out for each."""
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,9 +21,10 @@ def predict(
     text: Annotated[str | None, typer.Option(help="Column of the text. [as in training]")] = None,
     text_pair: Annotated[str | None, typer.Option(help="Column of the second text. [as in training]")] = None,
     batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 32,
+    precision: Annotated[str | None, typer.Option(help="auto, bf16 or fp32. [that of training]")] = None,
     output: Annotated[Path | None, typer.Option(help="Write here instead of to standard output; must be new.")] = None,
 ) -> None:
-    """Classify texts with the model of a run."""
+    """Classify, rate or score texts with the model of a run: a line of JSON for each, however many there are."""
     from attentune import tasks
     from attentune.training import Predictor, RunFolder, json_line, written_whole
 
@@ -37,9 +39,11 @@ def predict(
         raise UserError("--text and --text-pair name columns of a file, and standard input has none; leave them out")
     else:
         rows = tasks.read_lines(sys.stdin.buffer, pairs=takes_pairs)
+    if precision not in (None, "auto", "bf16", "fp32"):
+        raise UserError(f"--precision is {precision!r}; give auto, bf16 or fp32")
     if output is not None and output.exists():
         raise UserError(f"{output} is there already; choose another with --output")
-    read: list[dict[str, Any]] = []  # the rows of the batch under way
+    read: deque[dict[str, Any]] = deque()  # the rows of the window under way
 
     def texts() -> Iterator[tuple[str, str | None]]:
         for row in rows:
@@ -54,10 +58,10 @@ def predict(
             yield row["text"], row.get("text_pair")
 
     with nullcontext(sys.stdout) if output is None else written_whole(output) as stream:
-        predictor = Predictor.from_run(run)
+        predictor = Predictor.from_run(run, precision)
         for prediction in predictor.stream(texts(), batch_size):
-            row = read.pop(0)
-            stream.write(json_line({**row, "label": prediction.label, "probabilities": prediction.probabilities}))
+            row = read.popleft()
+            stream.write(json_line({**row, **prediction.fields()}))
     if predictor.cut:
         are = "text is" if predictor.cut == 1 else "texts are"
         was = "was" if predictor.cut == 1 else "were"

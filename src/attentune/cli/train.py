@@ -24,13 +24,18 @@ def train(
     model: Annotated[str | None, typer.Option(help="minilm, a folder, or a name on the hub. [minilm]")] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of a model on the hub.")] = None,
     trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
-    task: Annotated[str | None, typer.Option(help="rte, cola or rotten-tomatoes.")] = None,
+    task: Annotated[str | None, typer.Option(help="Name of a task, such as rte; see attentune tasks.")] = None,
     data_dir: Annotated[str | None, typer.Option(help="Folder that holds RTE/, CoLA/, …; without it, the hub.")] = None,
-    train_file: Annotated[str | None, typer.Option(help="Your own data: TSV, CSV, JSONL or Parquet.")] = None,
+    train_file: Annotated[
+        str | None, typer.Option(help="Your own data: TSV, CSV, JSONL, Parquet, or a hub name.")
+    ] = None,
     eval_file: Annotated[str | None, typer.Option(help="Held-out rows; without it, a tenth of --train-file.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
     text_pair: Annotated[str | None, typer.Option(help="Column of the second text of a pair.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="classification, regression or ranking of your own files. [as the labels look]")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help='Such as "mdg(0.01) + pdg(0.0001, tokens=content)"; see methods. [none]')
     ] = None,
@@ -54,7 +59,7 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run to go on with, as --output.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON and nothing else.")] = False,
 ) -> None:
-    """Fine-tune a classifier on a task or on your own files, guided by --method or not."""
+    """Fine-tune a model on a task or on your own files, guided by --method or not."""
     from attentune.training import is_first, resume_run, run_recipe
 
     quiet_libraries()
@@ -65,7 +70,8 @@ def train(
         "method": method,
         "data": {
             "task": task, "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file,
-            "text": text, "text_pair": text_pair, "label": label, "max_train": max_train, "max_eval": max_eval,
+            "text": text, "text_pair": text_pair, "label": label, "kind": kind,
+            "max_train": max_train, "max_eval": max_eval,
         },
         "training": {
             "seed": seed, "epochs": epochs, "max_steps": max_steps, "lr": lr, "batch_size": batch_size,

@@ -4,13 +4,30 @@ A task is its splits, the columns of its texts, its label space and its metrics.
 nothing of tokens and models.
 
     >>> from attentune import tasks
-    >>> tasks.names()
-    ['rte', 'cola', 'rotten-tomatoes']
+    >>> tasks.names()[:3]
+    ['cola', 'sst2', 'mrpc']
 """
 
-from attentune.tasks.own_files import from_files, read_texts
+from attentune.tasks.judging import Judged, judge
+from attentune.tasks.label_match import match
+from attentune.tasks.own_files import from_files
+from attentune.tasks.ranked import trec_lines
 from attentune.tasks.registry import describe, load, names
 from attentune.tasks.standard_input import read_lines
-from attentune.tasks.task import Task
+from attentune.tasks.task import Kind, Task
+from attentune.tasks.texts import read_texts
 
-__all__ = ["Task", "describe", "from_files", "load", "names", "read_lines", "read_texts"]
+__all__ = [
+    "Judged",
+    "Kind",
+    "Task",
+    "describe",
+    "from_files",
+    "judge",
+    "load",
+    "match",
+    "names",
+    "read_lines",
+    "read_texts",
+    "trec_lines",
+]

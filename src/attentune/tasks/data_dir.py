@@ -1,4 +1,4 @@
-"""Where the files of a data set are: in their folder within `data_dir`, or in `data_dir` itself."""
+"""Where the files of a data set are: in their folder within `data_dir` or its `glue/`, or in `data_dir` itself."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ from attentune.errors import UserError
 
 
 def dataset_folder(data_dir: Path, name: str) -> Path:
-    """The folder `name` in `data_dir`, or else `data_dir`, which is then taken for the data set's own.
+    """The folder `name` in `data_dir` or in its folder `glue`, or else `data_dir`, taken for the data set's own.
 
     >>> dataset_folder(Path("no/such/glue/RTE"), "RTE").as_posix()
     'no/such/glue/RTE'
     """
-    return data_dir / name if (data_dir / name).is_dir() else data_dir
+    return next((folder for folder in (data_dir / name, data_dir / "glue" / name) if folder.is_dir()), data_dir)
 
 
 def missing_file(task: str, data_dir: Path, folder: str, file: str) -> UserError:
@@ -25,8 +25,9 @@ def missing_file(task: str, data_dir: Path, folder: str, file: str) -> UserError
             f"no folder {data_dir} for the task {task}; "
             f"give --data-dir with the folder that holds {folder}/, or with its own files"
         )
-    if (data_dir / folder).is_dir():
-        return UserError(f"the task {task} needs the file {data_dir / folder / file}, which is not there; add it")
+    own = dataset_folder(data_dir, folder)
+    if own != data_dir:
+        return UserError(f"the task {task} needs the file {own / file}, which is not there; add it")
     return UserError(
         f"the task {task} needs the file {data_dir / folder / file} (or {data_dir / file}), and neither is there; "
         f"give --data-dir with the folder that holds {folder}/, or with its own files"

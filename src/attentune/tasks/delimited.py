@@ -15,8 +15,12 @@ from attentune.tasks.table import Records, Table, empty, opened
 Lines = Generator[tuple[int, list[str]], None, None]  # the line a record begins on, from 1, and its fields
 
 
-def delimited(path: Path, header: tuple[str, ...] | None = None) -> Table:
+def delimited(
+    path: Path, header: tuple[str, ...] | None = None, ragged: Callable[[Path, str], None] | None = None
+) -> Table:
     """A TSV or CSV file; `header` names the columns of a file that has no header row.
+
+    A row with too few or too many fields is an error, unless `ragged` is given: then it is told of, and left out.
 
     >>> delimited(Path("no/such/file.tsv"))
     Traceback (most recent call last):
@@ -36,6 +40,9 @@ def delimited(path: Path, header: tuple[str, ...] | None = None) -> Table:
             next(lines)
         for line, fields in lines:
             if len(fields) != len(columns):
+                if ragged is not None:
+                    ragged(path, f"line {line}")
+                    continue
                 hint = "a tab ends a field" if split is _tsv else "a field with a comma in it needs quotes"
                 count = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
                 raise UserError(f"line {line} of {path} has {count} where {len(columns)} are expected; {hint}")

@@ -1,28 +1,26 @@
-"""A task, or texts to predict, from the user's own files.
+"""A task from the user's own files, or from a data set on the hub.
 
 The columns of the task have the same names whatever the files call theirs: `id`, `text`, `text_pair`, `label`.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
 from pathlib import Path
-
-import datasets
 
 from attentune.errors import UserError
 from attentune.tasks.columns import Columns, choose
-from attentune.tasks.formats import open_table
-from attentune.tasks.sampling import hold_out
-from attentune.tasks.table import Row, Table, shown
-from attentune.tasks.task import CLASSIFICATION, Task, split
+from attentune.tasks.formats import FORMATS, open_table
+from attentune.tasks.hub import hub_tables
+from attentune.tasks.own_rows import Rows, guess_kind, in_order, nothing_to_hold_out, read_rows
+from attentune.tasks.table import Table, shown
+from attentune.tasks.task import CLASSIFICATION, RANKING, REGRESSION, SCORE, Kind, Task
 
-HELD_OUT = 0.1
-# What pandas and spreadsheets write for a value that is missing: pandas reads all of these as one.
-MISSING = {
-    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
-    "NaN", "None", "n/a", "nan", "null",
-}  # fmt: skip
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "ranking": RANKING,
+}
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")
 
 
 def from_files(
@@ -32,12 +30,16 @@ def from_files(
     text: str | None = None,
     text_pair: str | None = None,
     label: str | None = None,
+    kind: Kind | None = None,
     holdout_seed: int = 0,
 ) -> Task:
-    """A classification task from a TSV, CSV, JSONL or Parquet file, and a second one to validate on.
+    """A task from a TSV, CSV, JSONL or Parquet file, and a second one to validate on.
 
     `text`, `text_pair` and `label` name the columns; those not given are guessed from their usual names. Without
-    `eval_file`, a tenth of the rows is held out. The classes are the labels of the training file, in sorted order.
+    `kind` a column of numbers that aren't all whole makes a regression, and any other a classification, whose classes are
+    the labels of the training file in sorted order. A ranking has pairs, query and document, with the label 1 or 0.
+    Without `eval_file`, a tenth of the rows is held out. `train_file` may be a data set on the hub, `name` or
+    `name:configuration`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -47,145 +49,93 @@ def from_files(
     >>> task.labels, len(task.splits["train"]), len(task.splits["validation"])
     (('bad', 'good'), 2, 2)
     """
-    table = open_table(train_file)
+    table, eval_table = _tables(train_file, eval_file)
     columns = choose(table, text=text, text_pair=text_pair, label=label)
-    train = _read(table, columns)
-    labels = _label_space(train.labels)
-    if len(labels) == 1:
+    assert columns.label is not None
+    chosen = kind or guess_kind(table, columns.label)
+    told = columns.told() + ("" if kind or chosen == "classification" else _told_guess())
+    if chosen == "ranking" and columns.text_pair is None:
         raise UserError(
-            f"all rows of {table.path} have the label {shown(labels[0])} in column {columns.label!r}; "
-            "a classifier needs two classes or more"
+            f"a ranking has pairs of query and document, and {table.path} gives single texts; name the second with --text-pair"
         )
-    if eval_file is None:
-        kept, held, held_told = _held_out(table, train, labels, holdout_seed)
-        splits = {"train": train.pick(kept).split(labels), "validation": train.pick(held).split(labels)}
-        source = f"{table.path}: {columns.told()}; {held_told}"
+    train = read_rows(table, columns, chosen)
+    labels = SCORE if chosen == "regression" else train.label_space()
+    if len(set(train.labels)) == 1:
+        needs = {
+            "classification": "a classifier needs two classes or more",
+            "regression": "a regression needs numbers that differ",
+            "ranking": "a ranking needs documents that are relevant and others",
+        }[chosen]
+        raise UserError(
+            f"all rows of {table.path} have the label {shown(train.labels[0])} in column {columns.label!r}; {needs}"
+        )
+    if eval_table is None:
+        kept, held = train.hold_out(holdout_seed)
+        if not held or not kept:
+            raise nothing_to_hold_out(table, chosen)
+        train, validation = train.pick(kept), train.pick(held)
+        rows = f"{len(held):,} of its {len(kept) + len(held):,} rows are held out as validation"
+        source = f"{table.path}: {told}; {rows}, drawn with seed {holdout_seed}"
     else:
-        eval_table = open_table(eval_file)
-        if table.path.samefile(eval_table.path):
-            raise UserError(
-                f"{table.path} is given both to train on and to validate on, so that the scores would be those of rows "
-                "seen in training; give other rows with --eval-file, or leave it out to hold out a tenth"
-            )
-        validation = _read(eval_table, columns.within(eval_table))
-        _check_labels(validation.labels, labels, eval_table.path, table.path)
-        splits = {"train": train.split(labels), "validation": validation.split(labels)}
-        source = f"{table.path}, validated on {eval_table.path}: {columns.told()}"
+        validation = _read_validation(eval_table, columns, chosen, labels, table.path)
+        source = f"{table.path}, validated on {eval_table.path}: {told}"
     return Task(
-        name=table.path.stem,
-        splits=splits,
+        name=_name(table),
+        splits={"train": train.split(labels), "validation": validation.split(labels)},
         text="text",
         text_pair=None if columns.text_pair is None else "text_pair",
         label="label",
         labels=labels,
-        metrics=CLASSIFICATION,
-        deciding="accuracy",
+        metrics=METRICS[chosen],
+        deciding=METRICS[chosen][0],
         source=source,
+        kind=chosen,
     )
 
 
-def read_texts(
-    path: str | Path,
-    text: str | None = None,
-    text_pair: str | None = None,
-    *,
-    usual: tuple[str | None, str | None] = (None, None),
-) -> Iterator[dict[str, str]]:
-    """The texts of a file to predict, row by row: `id`, `text` and, where the file has pairs, `text_pair`.
-
-    Where no column is named, those of `usual` are taken if the file has them, and otherwise they are guessed. A `.txt`
-    file holds one text a line. `id` is the file's own or else the row's number, from 0. What is wrong with the file as
-    a whole is raised at once, what is wrong with a row when the row is reached.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> with TemporaryDirectory() as folder:
-    ...     file = Path(folder, "new.txt")
-    ...     _ = file.write_text("a fine film\\na bore\\n")
-    ...     list(read_texts(file))
-    [{'id': '0', 'text': 'a fine film'}, {'id': '1', 'text': 'a bore'}]
-    """
-    table = open_table(path, plain_text=True)
-    if text is None and text_pair is None and all(name is None or name in table.columns for name in usual):
-        text, text_pair = usual
-    columns = choose(table, text=text, text_pair=text_pair, labelled=False)
-
-    def rows() -> Iterator[dict[str, str]]:
-        for number, row in enumerate(table.rows(*columns.all())):
-            read = {"id": row.id(columns.id, number), "text": row.text(columns.text)}
-            if columns.text_pair is not None:
-                read["text_pair"] = row.text(columns.text_pair)
-            yield read
-
-    return rows()
+def _told_guess() -> str:
+    return "; the labels are numbers, so that a regression is trained (--kind classification takes them for names)"
 
 
-@dataclass(frozen=True)
-class _Rows:
-    ids: list[str]
-    texts: dict[str, list[str]]
-    labels: list[str]
-
-    def pick(self, positions: Sequence[int]) -> "_Rows":
-        return _Rows(
-            [self.ids[row] for row in positions],
-            {name: [column[row] for row in positions] for name, column in self.texts.items()},
-            [self.labels[row] for row in positions],
+def _tables(train_file: str | Path, eval_file: str | Path | None) -> tuple[Table, Table | None]:
+    """What to train on, and what to validate on if it is given or the hub has it."""
+    if _is_on_hub(train_file):
+        splits = hub_tables(str(train_file))
+        if "train" not in splits:
+            raise UserError(f"{train_file} on the hub has no split train; its splits are {', '.join(splits)}")
+        table = splits["train"]
+        eval_table = next((splits[name] for name in ("validation", "test") if name in splits), None)
+        return table, open_table(eval_file) if eval_file is not None else eval_table
+    table = open_table(train_file)
+    if eval_file is None:
+        return table, None
+    eval_table = open_table(eval_file)
+    if table.path.samefile(eval_table.path):
+        raise UserError(
+            f"{table.path} is given both to train on and to validate on, so that the scores would be those of rows "
+            "seen in training; give other rows with --eval-file, or leave it out to hold out a tenth"
         )
-
-    def class_ids(self, labels: Sequence[str]) -> list[int]:
-        ids = {name: number for number, name in enumerate(labels)}
-        return [ids[name] for name in self.labels]
-
-    def split(self, labels: Sequence[str]) -> datasets.Dataset:
-        return split(self.ids, self.texts, self.class_ids(labels), labels)
+    return table, eval_table
 
 
-def _read(table: Table, columns: Columns) -> _Rows:
-    sources = {"text": columns.text} | ({} if columns.text_pair is None else {"text_pair": columns.text_pair})
-    assert columns.label is not None
-    rows = _Rows([], {name: [] for name in sources}, [])
-    for number, row in enumerate(table.rows(*columns.all())):
-        rows.ids.append(row.id(columns.id, number))
-        rows.labels.append(_class_name(row, columns.label, table.is_typed))
-        for name, column in sources.items():
-            rows.texts[name].append(row.text(column))
+def _is_on_hub(name: str | Path) -> bool:
+    is_file_name = Path(name).suffix.lower() in FORMATS or Path(name).exists()
+    return isinstance(name, str) and not is_file_name and HUB_NAME.fullmatch(name) is not None
+
+
+def _name(table: Table) -> str:
+    return table.path.stem if table.path.suffix.lower() in FORMATS else table.path.parent.name
+
+
+def _read_validation(table: Table, columns: Columns, kind: Kind, labels: Sequence[str], train_path: Path) -> Rows:
+    rows = read_rows(table, columns.within(table), kind)
+    if kind == "classification":
+        _check_labels([str(label) for label in rows.labels], labels, table.path, train_path)
     return rows
 
 
-def _class_name(row: Row, column: str, is_typed: bool) -> str:
-    label = row.label(column)
-    if label in MISSING and not is_typed:
-        raise row.error(
-            f"has the label {label!r} in column {column!r}, which is how a missing value is written; fill it in or remove "
-            "the row (a class of that name can be spelled otherwise, or kept by giving the file as JSONL)"
-        )
-    return label
-
-
-def _label_space(labels: Iterable[str]) -> tuple[str, ...]:
-    """The classes in sorted order, which for whole numbers is that of their values."""
-    unique = sorted(set(labels))
-    try:
-        return tuple(sorted(unique, key=int))
-    except ValueError:
-        return tuple(unique)
-
-
-def _held_out(table: Table, rows: _Rows, labels: Sequence[str], seed: int) -> tuple[list[int], list[int], str]:
-    class_ids = rows.class_ids(labels)
-    repeated = sum(count > 1 for count in Counter(class_ids).values())
-    kept, held = hold_out(class_ids, max(round(HELD_OUT * len(class_ids)), repeated), seed)
-    if not held:
-        raise UserError(
-            f"{table.path} has no label that occurs twice, so that no row can be held out for validation; "
-            "give more rows, or rows to validate on with --eval-file"
-        )
-    told = f"{len(held):,} of its {len(class_ids):,} rows are held out as validation, drawn with seed {seed}"
-    return kept, held, told
-
-
 def _check_labels(found: Sequence[str], known: Sequence[str], eval_path: Path, train_path: Path) -> None:
-    unseen = _label_space(set(found) - set(known))
+    unseen = in_order(set(found) - set(known))
     if unseen:
         named = ", ".join(shown(name) for name in unseen[:3]) + (", …" if len(unseen) > 3 else "")
         count = f"{len(unseen)} label" + ("s" if len(unseen) > 1 else "")

@@ -6,28 +6,66 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from attentune.errors import UserError
-from attentune.tasks import glue, rotten_tomatoes
+from attentune.tasks import rotten_tomatoes
+from attentune.tasks.glue import Glue
+from attentune.tasks.glue_tasks import GLUE
 from attentune.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class _BuiltIn:
+class BuiltIn:
+    """A task that comes with the library, as it is listed."""
+
     load: Callable[[Path | None], Task]
-    summary: str
+    asks: str
+    """What the model has to tell, as a question."""
+    rows: str
+    """How many rows there are, in training / validation / test."""
+    metric: str
+    data: str
+    """How to get the data."""
 
 
-_TASKS = {
-    "rte": _BuiltIn(
-        glue.RTE.load,
-        "does the first text entail the second? GLUE's RTE, 2,490 pairs to train on, decided by accuracy",
+GLUE_DATA = "without --data-dir the hub (nyu-mll/glue), with it the folder {}/ of the official download"
+
+
+def _glue(task: Glue, asks: str, rows: str, metric: str) -> BuiltIn:
+    return BuiltIn(task.load, asks, rows, metric, GLUE_DATA.format(task.folder))
+
+
+TASKS = {
+    "cola": _glue(GLUE["cola"], "is the sentence grammatical?", "8,551 / 1,043 / 1,063", "Matthews correlation"),
+    "sst2": _glue(GLUE["sst2"], "is the phrase of a film review positive?", "67,349 / 872 / 1,821", "accuracy"),
+    "mrpc": _glue(
+        GLUE["mrpc"], "do two sentences say the same?", "3,668 / 408 / 1,725", "F1 of the paraphrases, accuracy"
     ),
-    "cola": _BuiltIn(
-        glue.COLA.load,
-        "is the sentence grammatical? GLUE's CoLA, 8,551 sentences to train on, decided by Matthews correlation",
+    "stsb": _glue(
+        GLUE["stsb"], "how alike are two sentences, from 0 to 5?", "5,749 / 1,500 / 1,379", "Pearson and Spearman"
     ),
-    rotten_tomatoes.NAME: _BuiltIn(
+    "qqp": _glue(
+        GLUE["qqp"], "do two questions ask the same?", "363,846 / 40,430 / 390,965", "F1 of the duplicates, accuracy"
+    ),
+    "mnli": _glue(
+        GLUE["mnli"],
+        "does the premise entail the hypothesis, contradict it, or neither?",
+        "392,702 / 9,815 matched, 9,832 mismatched / 9,796, 9,847",
+        "accuracy, matched decides",
+    ),
+    "qnli": _glue(GLUE["qnli"], "does the sentence answer the question?", "104,743 / 5,463 / 5,463", "accuracy"),
+    "rte": _glue(GLUE["rte"], "does the first text entail the second?", "2,490 / 277 / 3,000", "accuracy"),
+    "wnli": _glue(GLUE["wnli"], "is the pronoun rightly resolved?", "635 / 71 / 146", "accuracy"),
+    "ax": _glue(
+        GLUE["ax"],
+        "MNLI's question, by linguistic phenomenon; nothing to train on",
+        "0 / 0 / 1,104",
+        "Matthews correlation",
+    ),
+    rotten_tomatoes.NAME: BuiltIn(
         rotten_tomatoes.load,
-        "is the sentence of a film review positive? 7,464 sentences to train on, decided by accuracy; no download",
+        "is the sentence of a film review positive?",
+        "7,464 / 1,066",
+        "accuracy",
+        "packaged with the demo extra, no download; or --data-dir with train.csv and validation.csv",
     ),
 }
 
@@ -35,19 +73,20 @@ _TASKS = {
 def names() -> list[str]:
     """The tasks there are.
 
-    >>> names()
-    ['rte', 'cola', 'rotten-tomatoes']
+    >>> names()[:3]
+    ['cola', 'sst2', 'mrpc']
     """
-    return list(_TASKS)
+    return list(TASKS)
 
 
 def describe(name: str) -> str:
     """A task in one line.
 
     >>> describe("rte")
-    "does the first text entail the second? GLUE's RTE, 2,490 pairs to train on, decided by accuracy"
+    'does the first text entail the second? (2,490 / 277 / 3,000 rows; accuracy)'
     """
-    return _TASKS[_known(name)].summary
+    task = TASKS[_known(name)]
+    return f"{task.asks} ({task.rows} rows; {task.metric})"
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Task:
@@ -57,17 +96,17 @@ def load(name: str, data_dir: str | Path | None = None) -> Task:
 
     >>> load("rtee")
     Traceback (most recent call last):
-    attentune.errors.UserError: there is no task 'rtee' (did you mean 'rte'?); give one of rte, cola, ...
+    attentune.errors.UserError: there is no task 'rtee' (did you mean 'rte'?); give one of cola, sst2, ...
     """
-    return _TASKS[_known(name)].load(None if data_dir is None else Path(data_dir))
+    return TASKS[_known(name)].load(None if data_dir is None else Path(data_dir))
 
 
 def _known(name: str) -> str:
     plain = name.strip().lower().replace("_", "-")
-    if plain in _TASKS:
+    if plain in TASKS:
         return plain
-    close = get_close_matches(plain, _TASKS, n=1)
+    close = get_close_matches(plain, TASKS, n=1)
     meant = f" (did you mean {close[0]!r}?)" if close else ""
     raise UserError(
-        f"there is no task {name!r}{meant}; give one of {', '.join(_TASKS)}, or your own data with --train-file"
+        f"there is no task {name!r}{meant}; give one of {', '.join(TASKS)}, or your own data with --train-file"
     )

@@ -36,6 +36,17 @@ def hold_out(labels: Sequence[int], size: int, seed: int) -> tuple[list[int], li
     return [row for row in range(len(labels)) if row not in held], sorted(held)
 
 
+def draw_groups(groups: Sequence[str], size: int, seed: int) -> list[int]:
+    """The positions of all rows of `size` groups, in the order of the file.
+
+    >>> draw_groups(["a", "a", "b", "c", "c"], size=2, seed=0)
+    [2, 3, 4]
+    """
+    names = list(dict.fromkeys(groups))
+    drawn = {names[position] for position in draw([0] * len(names), size, seed)}
+    return [row for row, name in enumerate(groups) if name in drawn]
+
+
 def _order(labels: Sequence[int], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """The rows in the order of drawing; each row's rank in its class; the size of its class."""
     # Python promises the same numbers from a seed for ever; numpy's generators do not.

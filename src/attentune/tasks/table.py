@@ -34,14 +34,14 @@ class Row:
         """
         return UserError(f"{self.place} of {self.path} {what}")
 
-    def text(self, column: str) -> str:
+    def text(self, column: str, *, may_be_blank: bool = False) -> str:
         """The text in `column`, unchanged.
 
         >>> Row(Path("reviews.csv"), "line 5", {"text": " as it is "}).text("text")
         ' as it is '
         """
         value = self.values.get(column)
-        if _missing(value):
+        if _missing(value) and not (may_be_blank and isinstance(value, str)):
             raise self.error(f"has no text in column {column!r}; fill it in or remove the row")
         if not isinstance(value, str):
             raise self.error(f"has {shown(value)} in column {column!r}, where a text is expected; make it a string")
@@ -66,6 +66,22 @@ class Row:
         if not _writable(label):
             raise self.error(f"has half a surrogate pair in column {column!r}, which is no character; remove it")
         return label
+
+    def number(self, column: str, lowest: float = -math.inf, highest: float = math.inf) -> float:
+        """The number in `column`, written as a number or as a string; one that is not finite is none.
+
+        >>> Row(Path("pairs.tsv"), "line 5", {"score": "3.80"}).number("score")
+        3.8
+        """
+        value = self.values.get(column)
+        if _missing(value):
+            raise self.error(f"has no number in column {column!r}; fill it in or remove the row")
+        number = as_number(value)
+        if number is None:
+            raise self.error(f"has {shown(value)} in column {column!r}, where a number is expected; correct it")
+        if not lowest <= number <= highest:
+            raise self.error(f"has {number:g} in column {column!r}; expected a number from {lowest:g} to {highest:g}")
+        return number
 
     def class_id(self, column: str, spellings: Mapping[str, int]) -> int:
         """The class id of the label in `column`, which must be one of `spellings`.
@@ -139,6 +155,23 @@ class Table:
             yield Row(self.path, place, values)
         if empty:
             raise UserError(f"{self.path} has columns but no rows; give a file with at least one row")
+
+
+def as_number(value: object) -> float | None:
+    """A finite number that is given as such or as a string; None for anything else.
+
+    >>> as_number(" 2.5 "), as_number(3), as_number("3_0"), as_number("nan"), as_number(True)
+    (2.5, 3.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    if isinstance(value, str) and "_" in value:  # Python's own way of writing 1,000
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 _short = reprlib.Repr()

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import DataLoader, Sampler, SequentialSampler
 from transformers.trainer_pt_utils import get_length_grouped_indices
+from transformers.trainer_utils import has_length
 
 
 class LengthGroupedBatches(Sampler[list[int]]):
@@ -91,6 +92,11 @@ class SharesRows(transformers.Trainer):
             persistent_workers=arguments.dataloader_persistent_workers,
             prefetch_factor=arguments.dataloader_prefetch_factor,
         )
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
+        """Rows to judge on are taken in their order, so that each answer is known to be that of its row."""
+        whole = eval_dataset is not None and has_length(eval_dataset) and self.args.world_size <= 1
+        return SequentialSampler(eval_dataset) if whole else None
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         """The parts of a step, counted."""

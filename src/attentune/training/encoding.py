@@ -19,15 +19,21 @@ class Encoded:
 
     train: datasets.Dataset
     validation: datasets.Dataset
+    more: dict[str, datasets.Dataset]
+    """The other splits that the task is judged on, sorted as the validation split is."""
     collator: DataCollatorWithPadding
     note: str | None
     """What the user should know of texts that were cut."""
+
+    def judged(self, split: str) -> datasets.Dataset:
+        """A split to judge on, by its name."""
+        return self.validation if split == "validation" else self.more[split]
 
 
 def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) -> Encoded:
     """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut."""
     longest = longest_length(model, tokenizer, max_length)
-    splits = {name: _tokenize(task, name, tokenizer, longest) for name in ("train", "validation")}
+    splits = {name: _tokenize(task, name, tokenizer, longest) for name in ("train", *task.judged)}
     cut = [
         f"{number:,} of {len(rows):,} {name} texts"
         for name, rows in splits.items()
@@ -39,13 +45,19 @@ def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) 
     if cut:
         told += f"; {' and '.join(cut)} are cut to it"
     splits = {name: rows.remove_columns("is_cut") for name, rows in splits.items()}
-    validation = splits["validation"].add_column("position", np.arange(len(splits["validation"])))
+    judged = {name: _by_length(rows) for name, rows in splits.items() if name != "train"}
     return Encoded(
         splits["train"],
-        validation.select(np.argsort(validation["length"], kind="stable")),
+        judged.pop("validation"),
+        judged,
         DataCollatorWithPadding(tokenizer, pad_to_multiple_of=padding_multiple(model, tokenizer, longest)),
         told if cut or longest < max_length else None,
     )
+
+
+def _by_length(rows: datasets.Dataset) -> datasets.Dataset:
+    placed = rows.add_column("position", np.arange(len(rows)))
+    return placed.select(np.argsort(placed["length"], kind="stable"))
 
 
 def _tokenize(task: Task, split: str, tokenizer: Any, longest: int) -> datasets.Dataset:

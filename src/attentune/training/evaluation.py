@@ -1,48 +1,57 @@
-"""A trained model judged on the held-out split: the task's scores, and each prediction."""
+"""A trained model judged on held-out splits: the task's scores, what they are made of, and each prediction."""
 
+from collections.abc import Callable
 from typing import Any
 
 import datasets
 import numpy as np
 import torch
+from transformers import EvalPrediction
 
 from attentune.errors import UserError
-from attentune.tasks import Task
+from attentune.tasks import Judged, Task, judge
+from attentune.training.encoding import Encoded
 from attentune.training.trainer import Trainer
 
 
-def evaluate(trainer: Trainer, task: Task, rows: datasets.Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    """Scores on the evaluation split, and its predictions in the order of the data, whatever that of `rows`."""
-    trainer.args.train_sampling_strategy = "sequential"  # keep rows and predictions in one order
+def evaluate(trainer: Trainer, task: Task, rows: datasets.Dataset, split: str = "validation") -> Judged:
+    """What the model is worth on a split, its predictions in the order of the data, whatever that of `rows`."""
     output = trainer.predict(rows)
-    logits = output.predictions[0] if isinstance(output.predictions, tuple) else output.predictions
-    as_in_data = np.argsort(rows["position"])
-    probabilities = finite(torch.from_numpy(np.asarray(logits)[as_in_data]).float()).softmax(dim=-1)
-    predicted = probabilities.argmax(dim=-1).tolist()
-    split = task.splits["validation"]
-    truths = split[task.label][:]
-    scores = task.score(predicted, truths)
-    scores["loss"] = float((output.metrics or {})["test_loss"])
-    predictions = [
-        {
-            "id": identity,
-            "label": task.labels[truth],
-            "prediction": task.labels[guess],
-            "probabilities": {label: round(p, 6) for label, p in zip(task.labels, row, strict=True)},
-        }
-        for identity, truth, guess, row in zip(split["id"], truths, predicted, probabilities.tolist(), strict=True)
-    ]
-    return scores, predictions
+    judged = _judged(task, rows, output.predictions, split)
+    judged.scores["loss"] = float((output.metrics or {})["test_loss"])
+    return judged
 
 
-def scores_of(task: Task, answers: Any, truths: Any) -> dict[str, float]:
-    """The task's scores of a model's answers (rows, classes), as they are watched while it is trained."""
+def evaluate_all(trainer: Trainer, task: Task, encoded: Encoded) -> dict[str, Judged]:
+    """Each split that the task is judged on, by name, the deciding one first."""
+    return {name: evaluate(trainer, task, encoded.judged(name), name) for name in task.judged}
+
+
+def scores_of(judged: dict[str, Judged]) -> dict[str, float]:
+    """All scores by one name each: those of `validation_mismatched` begin with `mismatched_`."""
+    named = {split.removeprefix("validation").removeprefix("_"): one.scores for split, one in judged.items()}
+    return {f"{split}_{name}" if split else name: value for split, own in named.items() for name, value in own.items()}
+
+
+def details_of(judged: dict[str, Judged]) -> dict[str, object]:
+    """What the scores are made of, by split: confusion matrix and the figures of each class, or of each group."""
+    return {split: one.details for split, one in judged.items()}
+
+
+def watched(task: Task, rows: datasets.Dataset) -> Callable[[EvalPrediction], dict[str, float]]:
+    """What the task's scores are made by while a model is trained and watched on the rows of the validation split."""
+    return lambda output: _judged(task, rows, output.predictions, "validation").scores
+
+
+def _judged(task: Task, rows: datasets.Dataset, answers: Any, split: str) -> Judged:
+    """Answers to the encoded rows, in their order, brought to the order of the data and judged."""
     logits = answers[0] if isinstance(answers, tuple) else answers
-    return task.score(np.asarray(logits).argmax(axis=-1), truths)
+    in_data = finite(torch.from_numpy(np.asarray(logits)[np.argsort(rows["position"])]).float())
+    return judge(task, task.splits[split], in_data, task.labels, range(len(task.labels)))
 
 
 def finite(logits: torch.Tensor) -> torch.Tensor:
-    """The model's answers, if they are numbers; logits is (texts, classes).
+    """The model's answers, if they are numbers; logits is (texts, outputs).
 
     >>> finite(torch.tensor([[0.0, 1.0], [float("nan"), 0.0]]))
     Traceback (most recent call last):

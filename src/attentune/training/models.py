@@ -18,7 +18,8 @@ def load_for_classification(
 ) -> tuple[PreTrainedModel, Any]:
     """A classifier and its tokenizer: `name` is `minilm`, a folder, or a name on the hub.
 
-    With `labels` it gets a new head where it has none that fits; without, it keeps the head and the labels it has.
+    With `labels` it gets a new head where it has none that fits (a single one is the name of a number: a regression);
+    without, it keeps the head and the labels it has.
     """
     source = locate(name, revision)
     options = source.options | {"trust_remote_code": trust_remote_code}
@@ -61,8 +62,8 @@ def _set_labels(config: Any, labels: Sequence[str]) -> None:
     config.num_labels = len(labels)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: i for i, label in enumerate(labels)}
-    # A checkpoint may come from a regression or have several labels a text, and keep saying so.
-    config.problem_type = "single_label_classification"
+    # A checkpoint may come from another kind of problem, or have several labels a text, and keep saying so.
+    config.problem_type = "single_label_classification" if len(labels) > 1 else "regression"
 
 
 def _why(source: Source, error: Exception) -> str:

@@ -1,4 +1,6 @@
-"""Predictions of a trained classifier, in batches, for any number of texts."""
+"""Predictions of a trained model, for any number of texts: read in windows, sorted by length within each to pad less, and
+answered in batches. No more than a window is held, and the first window is small, so that a first answer comes soon.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -8,26 +10,43 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from attentune.training.encoding import are_cut
 from attentune.training.evaluation import finite
 from attentune.training.lengths import longest_length
-from attentune.training.models import load_for_classification
+from attentune.training.loading import load
 from attentune.training.precision import takes_bf16
 from attentune.training.run_folder import RunFolder
+
+LARGEST_WINDOW = 64
+"""In batches."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The label of one text, and the probability of each."""
+    """The label of one text and the probability of each; or, of a model that gives numbers, the number."""
 
-    label: str
+    label: str | None
     probabilities: dict[str, float]
+    score: float | None = None
+
+    def fields(self) -> dict[str, Any]:
+        """What is told of it.
+
+        >>> Prediction("good", {"bad": 0.25, "good": 0.75}).fields()
+        {'label': 'good', 'probabilities': {'bad': 0.25, 'good': 0.75}}
+        >>> Prediction(None, {}, 3.5).fields()
+        {'score': 3.5}
+        """
+        if self.score is not None:
+            return {"score": self.score}
+        return {"label": self.label, "probabilities": self.probabilities}
 
 
 class Predictor:
-    """A trained classifier, ready to be asked."""
+    """A trained model, ready to be asked."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, max_length: int, precision: str = "auto") -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
@@ -38,34 +57,63 @@ class Predictor:
         self.labels = [str(name) for _, name in sorted(names.items())]
 
     @classmethod
-    def from_run(cls, path: str | Path) -> "Predictor":
-        """The classifier that a run has trained."""
+    def from_run(cls, path: str | Path, precision: str | None = None) -> "Predictor":
+        """The model that a run has trained, with the methods that it was saved with, in the run's precision or another."""
         folder = RunFolder.open(path)
         recipe = folder.recipe()
-        model, tokenizer = load_for_classification(str(folder.checkpoint), trust_remote_code=recipe.trust_remote_code)
+        loaded = load(folder.checkpoint, trust_remote_code=recipe.trust_remote_code)
         if torch.cuda.is_available():
-            model.to("cuda")  # type: ignore[arg-type]  # transformers' decorator hides the type
-        return cls(model, tokenizer, recipe.training.max_length, recipe.training.precision)
+            loaded.model.to("cuda")  # type: ignore[arg-type]  # transformers' decorator hides the type
+        return cls(loaded.model, loaded.tokenizer, recipe.training.max_length, precision or recipe.training.precision)
+
+    @property
+    def gives_numbers(self) -> bool:
+        """Whether the model answers with a number, not with a class."""
+        return len(self.labels) == 1
 
     def stream(self, texts: Iterable[tuple[str, str | None]], batch_size: int = 32) -> Iterator[Prediction]:
         """One prediction for each text (or pair), in their order, however many there are."""
-        remaining = iter(texts)
-        while batch := list(islice(remaining, batch_size)):
-            yield from self._predict(batch)
+        for window in self._windows(texts, batch_size):
+            if self.gives_numbers:
+                yield from (Prediction(None, {}, row[0]) for row in window.tolist())
+            else:
+                yield from map(self._classified, window.softmax(dim=-1).tolist())
 
-    def _predict(self, batch: list[tuple[str, str | None]]) -> list[Prediction]:
-        first = [text for text, _ in batch]
-        second = [pair for _, pair in batch if pair is not None]
-        encoded = self.tokenizer(
-            first, second or None, truncation=True, max_length=self.max_length, padding=True, return_tensors="pt"
-        )
+    def answers(self, texts: Iterable[tuple[str, str | None]], batch_size: int = 32) -> Tensor:
+        """The model's outputs as they are, before any softmax: (texts, outputs)."""
+        found = list(self._windows(texts, batch_size))
+        return torch.cat(found) if found else torch.empty(0, len(self.labels))
+
+    def _classified(self, row: list[float]) -> Prediction:
+        best = max(range(len(row)), key=row.__getitem__)
+        return Prediction(self.labels[best], dict(zip(self.labels, row, strict=True)))
+
+    def _windows(self, texts: Iterable[tuple[str, str | None]], batch_size: int) -> Iterator[Tensor]:
+        """The answers window by window, each twice as large as the one before, up to the largest."""
+        remaining, batches = iter(texts), 1
+        while window := list(islice(remaining, batches * batch_size)):
+            yield self._answer(window, batch_size)
+            batches = min(2 * batches, LARGEST_WINDOW)
+
+    def _answer(self, window: list[tuple[str, str | None]], batch_size: int) -> Tensor:
+        first = [text for text, _ in window]
+        second = [pair for _, pair in window if pair is not None]
+        encoded = self.tokenizer(first, second or None, truncation=True, max_length=self.max_length)
         self.cut += sum(are_cut(encoded))
-        encoded = encoded.to(self.model.device)
+        by_length = sorted(range(len(window)), key=lambda row: len(encoded["input_ids"][row]))
         device = self.model.device.type
-        with torch.inference_mode(), torch.autocast(device, torch.bfloat16) if self.bf16 else nullcontext():
-            logits = self.model(**encoded).logits
-        rows = finite(logits.float()).softmax(dim=-1).tolist()
-        return [
-            Prediction(self.labels[max(range(len(row)), key=row.__getitem__)], dict(zip(self.labels, row, strict=True)))
-            for row in rows
-        ]
+        # One autocast for the whole window: it keeps the weights that it has cast.
+        with torch.no_grad(), torch.autocast(device, torch.bfloat16) if self.bf16 else nullcontext():
+            found = [
+                self._logits(encoded, by_length[start : start + batch_size])
+                for start in range(0, len(window), batch_size)
+            ]
+        answers = torch.cat(found)  # (texts, outputs), by length
+        return finite(answers[torch.tensor(by_length).argsort()])
+
+    def _logits(self, encoded: Any, rows: list[int]) -> Tensor:
+        batch = self.tokenizer.pad(
+            {name: [values[row] for row in rows] for name, values in encoded.items()}, return_tensors="pt"
+        )
+        logits: Tensor = self.model(**batch.to(self.model.device)).logits
+        return logits.float().cpu()

@@ -27,6 +27,7 @@ class DataRecipe(_Part):
     text: str | None = None
     text_pair: str | None = None
     label: str | None = None
+    kind: tasks.Kind | None = None
     max_train: int | None = Field(default=None, ge=1)
     max_eval: int | None = Field(default=None, ge=1)
 
@@ -42,6 +43,8 @@ class DataRecipe(_Part):
                 f"--data-dir is for tasks by name, and the data are in --train-file {self.train_file} "
                 f"(given: --data-dir {self.data_dir}); leave --data-dir out"
             )
+        if self.task and self.kind:
+            raise ValueError(f"--kind is for your own files; the task {self.task} has its own (given: {self.kind})")
         if self.task and columns:
             flags = ", ".join("--" + name.replace("_", "-") for name in columns)
             raise ValueError(f"{flags} name columns of your own files; the task {self.task} has its own")
@@ -58,7 +61,12 @@ class DataRecipe(_Part):
             task = tasks.load(self.task, self.data_dir)
         else:
             task = tasks.from_files(
-                self.train_file or "", self.eval_file, text=self.text, text_pair=self.text_pair, label=self.label
+                self.train_file or "",
+                self.eval_file,
+                text=self.text,
+                text_pair=self.text_pair,
+                label=self.label,
+                kind=self.kind,
             )
         return task.sample(self.max_train, self.max_eval, seed=seed)
 

@@ -4,7 +4,6 @@ On several processes all of them do the same, and the first alone writes and spe
 """
 
 import shutil
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from attentune.training.card import model_card
 from attentune.training.checkpoints import last_good, sync_to_disk, told_of_disk
 from attentune.training.class_weights import weighted_loss, weights_of_classes
 from attentune.training.encoding import Encoded, encode
-from attentune.training.evaluation import evaluate, scores_of
+from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
 from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
@@ -38,8 +37,6 @@ from attentune.training.stopping import StopEarly, StopOnSignal
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
-SHOWN_CLASSES = 5
-SHOWN_LETTERS = 24
 Say = Callable[[str], None]
 
 
@@ -132,7 +129,7 @@ class _Run:
                     f"a checkpoint of step {stop.stopped_at:,} is kept; go on with: "
                     f"attentune train --resume --output {self.path}"
                 )
-            scores, predictions = evaluate(trainer, task, encoded.validation)
+            judged = evaluate_all(trainer, task, encoded)
         finally:
             progress.stop()
         losses = processes.gathered(result.training_loss)
@@ -140,7 +137,7 @@ class _Run:
             "task": task.name,
             "method": self.recipe.method,
             "seed": self.recipe.training.seed,
-            "eval": scores,
+            "eval": scores_of(judged),
             "train": {
                 "loss": sum(losses) / len(losses),
                 "examples": len(encoded.train),
@@ -154,13 +151,15 @@ class _Run:
             "model": self.recipe.model,
             "inputs": {"text": task.text, "text_pair": task.text_pair},
             "deciding": task.deciding,
+            "kind": task.kind,
+            "details": details_of(judged),
         }
         with processes.agreed():
             if processes.is_first():
                 card = model_card(self.recipe, metrics, versions(), task.source)
                 _save(trainer.plain_model, tokenizer, folder, card)
                 folder.write_log(trainer.state.log_history)
-                folder.write_predictions(predictions)
+                folder.write_judged(judged, tag=self.recipe.method)
                 if self.recipe.training.save_steps is None:  # what early stopping or a signal needed, nobody asked for
                     for kept in folder.steps.glob("checkpoint-*"):
                         shutil.rmtree(kept)
@@ -172,7 +171,8 @@ class _Run:
         rows_of_each(recipe.training)
         with self.stage("reading the data"):
             task = recipe.data.load(recipe.training.seed)
-        self.say(f"data: {task.source} ({_sizes(task)})")
+        task.require_training_rows()
+        self.say(f"data: {task.source} ({task.told()})")
         set_seed(recipe.training.seed)  # the new head's weights depend on it
         with self.stage(f"loading {recipe.model}"):
             model, tokenizer = load_for_classification(
@@ -215,7 +215,7 @@ class _Run:
                 processing_class=tokenizer,
                 method=self.recipe.method,
                 compute_loss_func=weighted_loss(weights) if weights else None,
-                compute_metrics=lambda output: scores_of(task, output.predictions, output.label_ids),
+                compute_metrics=watched(task, encoded.validation),
                 callbacks=callbacks,
             )
         except (ValueError, RuntimeError, ImportError) as error:
@@ -230,16 +230,6 @@ class _Run:
         if processes.rank():  # or dropout would be the same on every process
             set_seed(training.seed + processes.rank())
         return trainer, stop, progress
-
-
-def _sizes(task: Task) -> str:
-    """How many rows there are, and of which classes: a label that is none shows here."""
-    rows = ", ".join(f"{len(split):,} {name}" for name, split in task.splits.items())
-    counts = Counter(task.splits["train"][task.label])
-    names = [name if len(name) <= SHOWN_LETTERS else name[:SHOWN_LETTERS] + "…" for name in task.labels]
-    shown = [f"{name!r} {counts[label]:,}" for label, name in enumerate(names)]
-    more = ", …" if len(shown) > SHOWN_CLASSES else ""
-    return f"{rows}; {len(shown)} classes: {', '.join(shown[:SHOWN_CLASSES])}{more}"
 
 
 def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> None:

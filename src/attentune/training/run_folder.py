@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from attentune.errors import UserError
+from attentune.tasks import Judged, trec_lines
 from attentune.training.recipe import Recipe
 
 RECORDED_PACKAGES = ("attentune", "torch", "transformers", "datasets", "tokenizers", "accelerate", "numpy")
@@ -149,9 +150,17 @@ class RunFolder:
         """The training log, one line for each entry."""
         write_whole(self.path / "log.jsonl", "".join(json_line(_with_null(entry)) for entry in log))
 
-    def write_predictions(self, rows: Iterable[dict[str, Any]]) -> None:
-        """The predictions on the evaluation split, one line for each example."""
-        write_whole(self.path / "predictions.jsonl", "".join(map(json_line, rows)))
+    def write_judged(self, judged: Mapping[str, Judged], tag: str) -> None:
+        """The predictions on each split that was judged, and rankings as TREC run files."""
+        for split, one in judged.items():
+            name = split.removeprefix("validation")  # the deciding one's files need no more of a name
+            self.write_predictions(one.predictions, name)
+            if one.ranking:
+                write_whole(self.path / f"ranking{name}.trec", "".join(trec_lines(one.ranking, "".join(tag.split()))))
+
+    def write_predictions(self, rows: Iterable[dict[str, Any]], name: str = "") -> None:
+        """The predictions on an evaluation split, one line for each example."""
+        write_whole(self.path / f"predictions{name}.jsonl", "".join(map(json_line, rows)))
 
     def write_metrics(self, metrics: dict[str, Any]) -> None:
         """What came out; the last file to be written: where it is, the run is whole."""
