@@ -27,7 +27,7 @@ from attentune.attention.interface import (
     own_implementation,
     wrapped_implementations,
 )
-from attentune.attention.readings import Reading
+from attentune.attention.readings import OF_LAYERS, Reading
 from attentune.attention.wrapped import base_model, entrances
 from attentune.errors import UserError
 
@@ -59,6 +59,7 @@ class Observation:
         default_factory=dict
     )  # where they are: those that need a gradient
     calls: list[nn.Module] = field(default_factory=list)  # the module of each attention call: the position is the layer
+    heads: list[int] = field(default_factory=list)  # how many heads each of these has
     is_open: bool = True
 
 
@@ -196,23 +197,55 @@ class Observer:
         cursor.layer += 1
         if observation.is_open:
             observation.calls.append(module)
+            observation.heads.append(query.shape[1])
             if layer in observation.traced:
                 observation.edges[layer] = tuple(get_gradient_edge(x) for x in (query, key) if x.requires_grad)
         revisions = self.revisions.get(layer, ())
         for revision in revisions:
             value = revision.value(value, observation)
-        read = observation.wanted.get(layer, ())
-        if not read:
-            output, weights = own(module, query, key, value, mask, **kwargs)
-            return self._revised(output, observation, revisions), weights
-        if observation.with_grad and not torch.is_grad_enabled():
+        wanted = observation.wanted.get(layer, ())
+        if wanted and observation.with_grad and not torch.is_grad_enabled():
             raise UserError(
                 "reentrant gradient checkpointing hides the attention from the guide; "
                 'use gradient_checkpointing_kwargs={"use_reentrant": False}'
             )
+        read = tuple(reading for reading in wanted if reading not in OF_LAYERS)
+        readings: dict[str, Tensor] = {}
+        dropout = kwargs.get("dropout") or 0.0
+        if read and base == "sdpa" and (not dropout or drops_out(query)):
+            arguments = self._arguments(base, module, query, mask, kwargs, observation, read)
+            attended = attend(query, key, value, dropout=dropout, **arguments)
+            output = attended.output.transpose(1, 2).contiguous()
+            readings.update(attended.readings)
+        else:
+            output, weights = own(module, query, key, value, mask, **kwargs)
+            if read:
+                arguments = self._arguments(base, module, query, mask, kwargs, observation, read)
+                readings.update(read_attention(query, key, **arguments))
+        output = self._revised(output, observation, revisions)
+        if "outputs" in wanted:
+            readings["outputs"] = output.transpose(1, 2)
+        if "values" in wanted:
+            shared = query.shape[1] // value.shape[1]
+            readings["values"] = value if shared == 1 else value.repeat_interleave(shared, dim=1)
+        if wanted and observation.is_open:
+            observation.layers[layer] = readings
+        return output, weights
+
+    def _arguments(
+        self,
+        base: str,
+        module: nn.Module,
+        query: Tensor,
+        mask: Tensor | None,
+        kwargs: Mapping[str, Any],
+        observation: Observation,
+        read: tuple[Reading, ...],
+    ) -> dict[str, Any]:
+        """What `attend` has to know of a call beside its tensors."""
         check_supported(module, kwargs)
         weight = observation.real
-        arguments: dict[str, Any] = {
+        return {
             "mask": mask,
             "scale": kwargs.get("scaling"),
             "query_weight": None if weight is None else weight[:, -query.shape[2] :],
@@ -220,16 +253,6 @@ class Observer:
             "read": read,
             "backend": self.backend,
         }
-        dropout = kwargs.get("dropout") or 0.0
-        if base == "sdpa" and (not dropout or drops_out(query)):
-            attended = attend(query, key, value, dropout=dropout, **arguments)
-            output, readings = attended.output.transpose(1, 2).contiguous(), attended.readings
-        else:
-            output, weights = own(module, query, key, value, mask, **kwargs)
-            readings = read_attention(query, key, **arguments)
-        if observation.is_open:
-            observation.layers[layer] = readings
-        return self._revised(output, observation, revisions), weights
 
     @staticmethod
     def _revised(output: Tensor, observation: Observation, revisions: tuple[Revision, ...]) -> Tensor:

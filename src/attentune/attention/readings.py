@@ -7,6 +7,11 @@ mass       (batch, heads, queries)   Σ_k A[q, k] P[q, k]   for a target P, spar
 reach      (batch, heads, queries)   Σ_k P[q, k] over the keys that q may see: what of a target is within reach
 overlap    (batch, 1, queries)       Σ_k (Σ_h A_h[q, k])²  how much some heads look at the same
 maps       (batch, heads, queries, keys)                   A itself; `reference` backend only
+
+Of the layers of a model, `observe` takes two more, which are no matter of the map:
+
+outputs    (batch, heads, queries, dim)  what each head gives, before the output projection
+values     (batch, heads, keys, dim)     what each head works on; heads that share theirs (GQA) have a copy each
 """
 
 import difflib
@@ -20,6 +25,8 @@ from attentune.attention.selection import Selection
 from attentune.errors import UserError
 
 NAMED = ("received", "sharpness", "entropy", "maps")
+OF_LAYERS = ("outputs", "values")
+"""What `observe` takes from a layer's call itself, beside what `attend` reads."""
 
 Target = Tensor | Callable[[int, int], Tensor]
 """A target P, or what makes it of the numbers of queries and keys, for where these are known only when a layer runs."""

@@ -50,7 +50,8 @@ def disagreement_loss(
     batch, heads, length, _ = x.shape
     if mask is not None and mask.shape != (batch, length):
         raise UserError(f"mask must be (batch, length) = {(batch, length)}, not {tuple(mask.shape)}")
-    real = x.new_ones((batch, length), dtype=torch.bool) if mask is None else mask.bool()
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    real = x.new_ones((batch, length), dtype=torch.bool) if mask is None else mask.to(x.device).bool()
     together = _maps_together(x, real) if on == "position" else _directions_together(x, real)
     per_token = together.square().sum(dim=-1) / heads**2  # (batch, length)
     per_example = per_token.sum(dim=-1) / real.sum(dim=-1).clamp_min(1)
@@ -59,9 +60,10 @@ def disagreement_loss(
 
 def _directions_together(x: Tensor, real: Tensor) -> Tensor:
     """Σ_i x_i/‖x_i‖ at each real token, (batch, length, dim)."""
+    x = x.masked_fill(~real[:, None, :, None], 0)  # whatever stands there, even what is no number
     norms = torch.linalg.vector_norm(x, dim=-1)  # (batch, heads, length)
     # 1/∞ = 0: what has no direction, and what is padding, counts for nothing and gets no gradient.
-    norms = norms.masked_fill((norms == 0) | ~real[:, None, :], torch.inf)
+    norms = norms.masked_fill(norms == 0, torch.inf)
     total: Tensor = (x * norms.reciprocal()[..., None]).sum(dim=1)
     return total
 

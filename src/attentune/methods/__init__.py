@@ -3,6 +3,7 @@
 from attentune.methods.auto import Auto
 from attentune.methods.base import Guide, Method, Sum
 from attentune.methods.blur import Blur
+from attentune.methods.disagreement import Disagreement
 from attentune.methods.guided import Guided, attach
 from attentune.methods.mdg import MDG
 from attentune.methods.passes import Pass
@@ -21,6 +22,7 @@ __all__ = [
     "Blur",
     "Constant",
     "Delim",
+    "Disagreement",
     "First",
     "Guide",
     "Guided",

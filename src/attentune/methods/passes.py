@@ -44,6 +44,10 @@ class Pass:
         """(batch, length) True for tokens that aren't padding; None: no padding."""
         return self.observation.real
 
+    def heads_of(self, layer: int) -> list[int]:
+        """The numbers of the method's heads in a layer that has run."""
+        return list(self.heads.resolve(self.observation.heads[layer], "head"))
+
     def by_layer(self, reading: str) -> list[Tensor]:
         """One reading of the method's heads, layer by layer, each (batch, heads, length)."""
         found = []

@@ -15,6 +15,7 @@ from attentune.errors import UserError
 from attentune.methods.auto import Auto
 from attentune.methods.base import Method, Sum
 from attentune.methods.blur import Blur
+from attentune.methods.disagreement import Disagreement
 from attentune.methods.mdg import MDG
 from attentune.methods.patterns import Delim, First, Next, Period, Prev, Same
 from attentune.methods.pdg import PDG
@@ -22,7 +23,7 @@ from attentune.methods.schedules import SCHEDULES, Schedule
 from attentune.methods.se import SE
 
 METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Blur, SE)
+    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Disagreement, Blur, SE)
 }
 
 Kind = TypeVar("Kind", bound="Method | Schedule | Auto")
