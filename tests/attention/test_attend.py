@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attentune.attention import attend, fused, kernels, masks, mass, products
+from attentune.attention import Selection, attend, fused, kernels, masks, mass, overlap, products, reach
 from attentune.attention.attend import read_attention
 from attentune.errors import UserError
 
@@ -35,7 +35,10 @@ def test_reference_equals_loops_over_the_definitions():
     mask = torch.tensor([[True, True, False, True], [True, False, True, True], [False, False, False, False]])
     prior = torch.rand(1, 1, 3, 4, dtype=torch.float64)
     target = torch.tensor([[3, -1, 0]])
-    read = ["received", "sharpness", "entropy", "maps", mass(target, "sparse"), mass(prior, "dense")]
+    read = [
+        "received", "sharpness", "entropy", "maps", mass(target, "sparse"), mass(prior, "dense"),
+        reach(target, "sparse reach"), reach(prior, "dense reach"),
+    ]  # fmt: skip
     got = attend(query, key, value, mask=mask, query_weight=weight, read=read, backend="reference")
 
     q, k, v = (x[0, 0].tolist() for x in (query, key, value))
@@ -56,11 +59,25 @@ def test_reference_equals_loops_over_the_definitions():
         "maps": maps,
         "sparse": [maps[0][3], 0.0, 0.0],
         "dense": [sum(maps[i][j] * float(prior[0, 0, i, j]) for j in range(4)) for i in range(3)],
+        "sparse reach": [1.0, 0.0, 0.0],
+        "dense reach": [sum(float(prior[0, 0, i, j]) for j in range(4) if mask[i, j]) for i in range(3)],
     }
     output = [[sum(maps[i][j] * v[j][d] for j in range(4)) for d in range(2)] for i in range(3)]
     torch.testing.assert_close(got.output[0, 0], torch.tensor(output, dtype=torch.float64))
     for name, want in expected.items():
         torch.testing.assert_close(got.readings[name][0, 0], torch.tensor(want, dtype=torch.float64), msg=name)
+
+
+def test_reference_overlap_is_the_sum_of_products_of_all_pairs_of_heads():
+    query, key, value = inputs(batch=1, heads=3, queries=4, keys=5)
+    read = ["maps", overlap(), overlap(Selection.parse([0, 2]), "two")]
+    got = attend(query, key, value, read=read, backend="reference").readings
+    maps = got["maps"][0].tolist()
+    for name, heads in (("overlap", (0, 1, 2)), ("two", (0, 2))):
+        for q in range(4):
+            pairs = [sum(maps[i][q][k] * maps[j][q][k] for k in range(5)) for i in heads for j in heads]
+            assert got[name].shape == (1, 1, 4)
+            assert float(got[name][0, 0, q].detach()) == pytest.approx(sum(pairs), abs=1e-12)
 
 
 def test_reference_output_is_torchs_own_attention():
@@ -74,6 +91,12 @@ def test_reference_output_is_torchs_own_attention():
 
 
 # The fused backend, against the reference.
+
+
+READINGS = [
+    "received", "sharpness", "entropy", "sparse", "dense", "sparse by head", "reach", "reach by head", "dense reach",
+    "overlap", "overlap of some",
+]  # fmt: skip
 
 
 @st.composite
@@ -103,7 +126,7 @@ def problems(draw):
         ),
         "weighted": draw(st.booleans()),
         "scale": draw(st.sampled_from([None, 0.05, 0.4])),
-        "read": draw(st.lists(st.sampled_from(["received", "sharpness", "entropy", "sparse", "dense"]), unique=True)),
+        "read": draw(st.lists(st.sampled_from(READINGS), unique=True)),
         "seed": draw(st.integers(0, 10_000)),
         "use_output": draw(st.booleans()),
         "short": draw(st.sampled_from([0, 512])),  # the backward by the fused kernel, or by products
@@ -132,8 +155,18 @@ def build(problem, dtype):
     for name in problem["read"]:
         if name == "sparse":
             read.append(mass(torch.randint(-1, keys, (batch, queries), generator=generator), "sparse"))
+        elif name == "sparse by head":
+            read.append(mass(torch.randint(-1, keys, (batch, heads, queries), generator=generator), name))
         elif name == "dense":
             read.append(mass(torch.rand(batch, 1, queries, keys, generator=generator), "dense"))
+        elif name.endswith("reach") or name.startswith("reach"):
+            by_head = (batch, heads, queries) if "by head" in name else (batch, queries)
+            sparse = torch.randint(-1, keys, by_head, generator=generator)
+            read.append(reach(torch.rand(1, 1, 1, keys, generator=generator) if "dense" in name else sparse, name))
+        elif name == "overlap":
+            read.append(overlap())
+        elif name == "overlap of some":
+            read.append(overlap(Selection.parse([0, -1]), name))
         else:
             read.append(name)
     arguments = {
@@ -149,7 +182,8 @@ def build(problem, dtype):
 
 def results_and_gradients(leaves, arguments, backend, use_output):
     got = attend(*leaves, **arguments, backend=backend)
-    parts = ([got.output] if use_output or not got.readings else []) + list(got.readings.values())
+    has_gradient = any(x.requires_grad for x in got.readings.values())  # reach has none
+    parts = ([got.output] if use_output or not has_gradient else []) + list(got.readings.values())
     generator = torch.Generator().manual_seed(1)
     total = sum((x.double() * torch.randn(x.shape, generator=generator, dtype=torch.float64)).sum() for x in parts)
     grads = torch.autograd.grad(total, leaves, allow_unused=True)
@@ -247,7 +281,7 @@ def test_gradcheck(monkeypatch, backend, short, mask):
     monkeypatch.setattr(products, "SHORT", short)
     problem = {
         "batch": 1, "kv_heads": 1, "groups": 2, "queries": 4, "keys": 4, "width": 3, "mask": mask, "weighted": True,
-        "scale": None, "read": ["received", "sharpness", "entropy", "sparse", "dense"], "seed": 11,
+        "scale": None, "read": ["received", "sharpness", "entropy", "sparse", "dense", "overlap"], "seed": 11,
     }  # fmt: skip
     leaves, arguments = build(problem, torch.float64)
 
@@ -262,7 +296,7 @@ def test_readings_alone_equal_those_beside_an_output():
     leaves, arguments = build(
         {
             "batch": 2, "kv_heads": 1, "groups": 2, "queries": 9, "keys": 9, "width": 8, "mask": "padding",
-            "weighted": True, "scale": None, "read": ["received", "sharpness", "entropy", "sparse"], "seed": 2,
+            "weighted": True, "scale": None, "read": ["received", "sharpness", "entropy", "sparse", "overlap"], "seed": 2,
         },
         torch.float64,
     )  # fmt: skip
@@ -284,10 +318,11 @@ def test_a_row_with_no_allowed_key_reads_zero_and_sends_no_gradient(backend):
     query, key, value = inputs(batch=1, heads=1)
     mask = torch.ones(5, 5, dtype=torch.bool)
     mask[2] = False
-    read = ["received", "sharpness", "entropy", mass(torch.zeros(1, 5, dtype=torch.long))]
+    target = torch.zeros(1, 5, dtype=torch.long)
+    read = ["received", "sharpness", "entropy", mass(target), reach(target), overlap()]
     got = attend(query, key, value, mask=mask, read=read, backend=backend)
     assert got.output[0, 0, 2].abs().max() == 0
-    for name in ("sharpness", "entropy", "mass"):
+    for name in ("sharpness", "entropy", "mass", "reach", "overlap"):
         assert got.readings[name][0, 0, 2] == 0
     assert float(got.readings["received"].detach().sum()) == pytest.approx(4)
     total = got.output.sum() + sum(x.square().sum() for x in got.readings.values())
@@ -363,7 +398,7 @@ def test_no_map_sized_tensor_is_kept_for_the_backward(dropout):
     mask = torch.ones(2, 1, 1, length, dtype=torch.bool).expand(2, 1, length, length)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-        attend(query, key, value, mask=mask, dropout=dropout, read=["received", "sharpness", "entropy"])
+        attend(query, key, value, mask=mask, dropout=dropout, read=["received", "sharpness", "entropy", overlap()])
     assert kept
     assert max(x.untyped_storage().nbytes() for x in kept) <= 2 * 3 * length * 16 * 4
 
@@ -451,6 +486,8 @@ def test_bfloat16_gradients_hold_for_sharp_attention(monkeypatch, short, use_out
         ({"read": mass(torch.full((2, 5), 5))}, "names the key 5; there are 5"),
         ({"read": mass(torch.zeros(2, 4).long())}, "does not broadcast to"),
         ({"read": mass(torch.zeros(2, 3, 4, 5))}, "does not broadcast to"),
+        ({"read": reach(torch.full((2, 5), 5))}, "names the key 5; there are 5"),
+        ({"read": overlap(Selection.parse("3"))}, "there is no head 3"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"backend": "flash"}, "backend must be"),
         ({"backend": "fused", "read": "maps"}, "the fused backend keeps no map"),
