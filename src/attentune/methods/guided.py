@@ -61,7 +61,7 @@ class Guided:
         self._is_weighed = False  # whether the weights for these passes are found: asked again, they are the same
         self._layers = _resolve_layers(self.model, list(self._guides.values()), self._heads)
         self._observer: Observer | None = None
-        self._changes = LastingChanges(self.model, method, trained)
+        self._changes = LastingChanges(model, method, trained)
         if method.parts:
             self._observer = observe(model, self._plan, self._on_pass, backend, self._changes.revisions)
             try:
