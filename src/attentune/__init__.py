@@ -16,8 +16,31 @@ if TYPE_CHECKING:
     from .attention import Attended, attend, mass
     from .errors import UserError
     from .functional import mdg_loss, pdg_loss
-    from .methods import MDG, PDG, Auto, Constant, Guided, Linear, Method, Sum, Warmup, attach, parse
-    from .training import Recipe, Trainer, run_recipe
+    from .methods import (
+        MDG,
+        PDG,
+        SE,
+        Auto,
+        Blur,
+        Constant,
+        Delim,
+        Disagreement,
+        First,
+        Guided,
+        Linear,
+        Method,
+        Next,
+        Period,
+        Prev,
+        Same,
+        Sum,
+        Warmup,
+        attach,
+        parse,
+        restore,
+        save,
+    )
+    from .training import Recipe, Trainer, load, run_recipe
 
 __version__ = "0.1.0"
 
@@ -25,32 +48,47 @@ _HOMES = {
     "attention": ("Attended", "attend", "mass"),
     "errors": ("UserError",),
     "functional": ("mdg_loss", "pdg_loss"),
-    "methods": ("MDG", "PDG", "Auto", "Constant", "Guided", "Linear", "Method", "Sum", "Warmup", "attach", "parse"),
-    "training": ("Recipe", "Trainer", "run_recipe"),
-}
+    "methods": (
+        "MDG", "PDG", "SE", "Auto", "Blur", "Constant", "Delim", "Disagreement", "First", "Guided", "Linear", "Method",
+        "Next", "Period", "Prev", "Same", "Sum", "Warmup", "attach", "parse", "restore", "save",
+    ),
+    "training": ("Recipe", "Trainer", "load", "run_recipe"),
+}  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MDG",
     "PDG",
+    "SE",
     "Attended",
     "Auto",
+    "Blur",
     "Constant",
+    "Delim",
+    "Disagreement",
+    "First",
     "Guided",
     "Linear",
     "Method",
+    "Next",
+    "Period",
+    "Prev",
     "Recipe",
+    "Same",
     "Sum",
     "Trainer",
     "UserError",
     "Warmup",
     "attach",
     "attend",
+    "load",
     "mass",
     "mdg_loss",
     "parse",
     "pdg_loss",
+    "restore",
     "run_recipe",
+    "save",
 ]
 
 

@@ -8,9 +8,10 @@ import sys
 import time
 
 import pytest
+import torch
 from rich.console import Console
 
-from attentune.training import run_recipe
+from attentune.training import load, run_recipe
 
 ATTENTUNE = f"{sys.executable} -m attentune"
 
@@ -52,6 +53,19 @@ def test_the_columns_are_those_of_training_unless_they_are_named(attentune, run,
     assert "takes single texts, but pairs.csv gives pairs; name the column with --text" in refused(
         attentune("predict", "--run", run, "pairs.csv")
     )
+
+
+def test_a_model_with_a_changed_forward_pass_predicts_with_it(attentune, tiny_recipe, tmp_path):
+    run_recipe(tiny_recipe(method="blur(sigma=0.8) + se"), tmp_path / "run", console=Console(quiet=True))
+    loaded = load(tmp_path / "run")
+    with torch.no_grad():
+        logits = loaded.model(**loaded.tokenizer("a fine film", return_tensors="pt")).logits
+    expected = dict(zip(loaded.model.config.id2label.values(), logits.softmax(-1)[0].tolist(), strict=True))
+    (tmp_path / "new.txt").write_text("a fine film\n")
+    (answer,) = answers(attentune("predict", "--run", "run", "new.txt"))
+    assert answer["probabilities"] == pytest.approx(expected, abs=1e-6)
+    (tmp_path / "run" / "checkpoint" / "attentune.json").write_text("{")
+    assert "isn't what attentune writes there" in refused(attentune("predict", "--run", "run", "new.txt"))
 
 
 def test_standard_input_is_read_as_files_are(run, tmp_path):

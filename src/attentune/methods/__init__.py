@@ -9,6 +9,7 @@ from attentune.methods.mdg import MDG
 from attentune.methods.passes import Pass
 from attentune.methods.patterns import Delim, First, Next, Pattern, Period, Prev, Same
 from attentune.methods.pdg import PDG
+from attentune.methods.persistence import restore, save
 from attentune.methods.schedules import Constant, Linear, Schedule, Warmup
 from attentune.methods.se import SE
 from attentune.methods.spec import METHODS, SpecError, parse
@@ -40,4 +41,6 @@ __all__ = [
     "Warmup",
     "attach",
     "parse",
+    "restore",
+    "save",
 ]

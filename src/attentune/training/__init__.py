@@ -1,6 +1,7 @@
 """Training: a Trainer that takes a method, recipes that say everything about a run, and the folder that a run leaves."""
 
 from attentune.training.hub import push_run
+from attentune.training.loading import load
 from attentune.training.models import load_for_classification
 from attentune.training.overrides import assigned, laid_over, lora_values
 from attentune.training.prediction import Prediction, Predictor
@@ -24,6 +25,7 @@ __all__ = [
     "is_first",
     "json_line",
     "laid_over",
+    "load",
     "load_for_classification",
     "lora_values",
     "push_run",

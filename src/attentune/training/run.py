@@ -16,7 +16,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods.persistence import save_methods
+from attentune.methods import save
 from attentune.tasks import Task
 from attentune.training import processes
 from attentune.training.arguments import rows_of_each, training_arguments
@@ -241,9 +241,7 @@ def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> Non
             plain = merged(model)
             if plain is not model:
                 save_adapter(model, folder.adapter)
-            plain.save_pretrained(part)
-            save_methods(plain, part)
-            tokenizer.save_pretrained(part)
+            save(plain, part, tokenizer)
             (part / CARD).write_text(card, encoding="utf-8")
             sync_to_disk(part)
             shutil.rmtree(folder.checkpoint, ignore_errors=True)  # of the same run, stopped before its end
