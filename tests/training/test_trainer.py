@@ -10,6 +10,7 @@ from transformers import AutoModelForSequenceClassification, TrainerCallback, Tr
 
 from attentune.errors import UserError
 from attentune.methods import MDG, Linear
+from attentune.methods.auto import AutoWeights
 from attentune.training import Trainer
 
 METHOD = "mdg(0.1) + pdg(0.01)"
@@ -205,3 +206,58 @@ def test_reference_and_fused_follow_the_same_loss_curve(tiny_model, data, tmp_pa
     assert reference[-1] < reference[0] - 0.05  # it does learn
     torch.testing.assert_close(fused, reference, atol=2e-4, rtol=1e-4)
     assert json.dumps(curves[0]) != json.dumps(curves[1][:1])  # two curves, not one twice
+
+
+# Weights that set themselves.
+
+
+def weights_of(trainer):
+    return [logs["weight/mdg"] for logs in trainer.state.log_history if "weight/mdg" in logs]
+
+
+def test_a_measured_weight_is_logged_and_is_that_of_the_loss(tiny_model, data, tmp_path):
+    trainer = make_trainer(tiny_model(), data, tmp_path, "mdg(auto(0.2, every=2)) + pdg(0.01)", max_steps=6)
+    trainer.train()
+    steps = [logs for logs in trainer.state.log_history if "weight/mdg" in logs]
+    assert len(steps) == 6
+    assert "weight/pdg" not in steps[0]
+    for logs in steps:
+        parts = logs["task_loss"] + logs["weight/mdg"] * logs["guide/mdg"] + 0.01 * logs["guide/pdg"]
+        assert logs["loss"] == pytest.approx(parts, rel=1e-3)
+    changes = [a != b for a, b in zip(weights_of(trainer), weights_of(trainer)[1:], strict=False)]
+    assert changes == [False, True, False, True, False]
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_in_accumulated_steps_it_is_measured_once_a_step(tiny_model, data, tmp_path, checkpointing, monkeypatch):
+    measured = []
+    measure = AutoWeights.measure
+
+    def noted(self, step, *args):
+        if self.due(step):
+            measured.append(step)
+        measure(self, step, *args)
+
+    monkeypatch.setattr(AutoWeights, "measure", noted)
+    settings = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "max_steps": 5}
+    settings["gradient_checkpointing"] = checkpointing
+    trainer = make_trainer(tiny_model(), data, tmp_path, "mdg(auto(0.1, every=2))", **settings)
+    trainer.train()
+    assert measured == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "method", ["mdg(auto(0.2, every=3))", "se + mdg(auto(0.2, every=3)) + pdg(auto(0.1, every=2))"]
+)
+def test_a_resumed_run_goes_on_with_what_was_measured(tiny_model, data, tmp_path, method):
+    settings = {"max_steps": 8, "save_strategy": "steps", "save_steps": 2}
+    whole = make_trainer(tiny_model(), data, tmp_path / "whole", method, **settings)
+    whole.train()
+    resumed = make_trainer(tiny_model(), data, tmp_path / "resumed", method, **settings)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert weights_of(resumed) == weights_of(whole)
+    expected = whole.model.state_dict()
+    for name, tensor in resumed.model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+    resumed.train()  # and a training that begins anew measures anew
+    assert weights_of(resumed)[0] != weights_of(whole)[4]
