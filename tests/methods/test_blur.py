@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from transformers import ViTConfig, ViTModel
 
 from attentune.errors import UserError
 from attentune.methods import Blur, attach, parse
@@ -194,6 +195,9 @@ def test_a_mistake_in_its_text_gets_a_sentence(text, message):
 def test_what_makes_no_sense_gets_a_sentence(tiny_model):
     with pytest.raises(UserError, match="blur can't be used on LlamaForSequenceClassification: its tokens may not see"):
         attach(tiny_model("llama"), "blur")
+    vit = ViTModel(ViTConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32))
+    with pytest.raises(UserError, match="blur can't be used on ViTModel: its tokens are the patches of a picture"):
+        attach(vit, "blur")
     model = tiny_model()
     with pytest.raises(UserError, match=r"layer 1 is blurred twice, by blur\(layers=0-1\)"):
         attach(model, Blur(layers="0-1") + Blur(sigma=1.0, layers="1-2"))

@@ -71,6 +71,8 @@ def test_texts_that_are_methods(text, method):
         ("mdg(0.1) +", "a method is expected here", ""),
         ("", "a method is expected here", ""),
         ("mdg(weight=)", "a value is missing here", ")"),
+        ("mdg(0.1) + none", "none is the unguided model and stands alone; leave it out", "none"),
+        ("none(0.1)", "none is the unguided model and stands alone", "none"),
         ("mdg(0.1) pdg(0.1)", "a '+' is expected between methods", "pdg(0.1)"),
         ("mdg(0.1, schedule=linear(0.1)x)", "nothing may follow", "x"),
     ],

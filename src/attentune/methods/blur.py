@@ -64,7 +64,12 @@ class Blur(Method):
         return True
 
     def check_model(self, model: PreTrainedModel, before: Sequence[Method]) -> None:
-        """Not on a decoder, and once in a layer."""
+        """Not on a decoder nor on pictures, and once in a layer."""
+        if model.main_input_name == "pixel_values":
+            raise UserError(
+                f"blur can't be used on {type(model).__name__}: its tokens are the patches of a picture, and those beside each "
+                "other in a row of tokens needn't be so in the picture; use a model of texts"
+            )
         if any(getattr(module, "is_causal", False) is True for module in model.modules()):
             raise UserError(
                 f"blur can't be used on {type(model).__name__}: its tokens may not see those after them, "

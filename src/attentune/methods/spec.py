@@ -125,6 +125,8 @@ def _call(text: str, start: int, stop: int, known: Mapping[str, Any], what: str)
     if word is None:
         raise SpecError(f"a {what} is expected here, such as {next(iter(known))}(…)", text, piece.start, piece.stop)
     name = word[0]
+    if name == "none" and what == "method":
+        raise SpecError("none is the unguided model and stands alone; leave it out", text, piece.start, piece.start + 4)
     if name not in known:
         others = " and none" if what == "method" else ""
         close = difflib.get_close_matches(name, known, n=1)
