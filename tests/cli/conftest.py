@@ -13,6 +13,7 @@ def attentune(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*words):
+        capsys.readouterr()  # what fixtures have printed
         monkeypatch.setattr(sys, "argv", ["attentune", *map(str, words)])
         code = 0
         try:

@@ -1,6 +1,6 @@
 """A trained model judged on held-out splits: the task's scores, what they are made of, and each prediction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import datasets
@@ -16,9 +16,10 @@ from attentune.training.trainer import Trainer
 
 def evaluate(trainer: Trainer, task: Task, rows: datasets.Dataset, split: str = "validation") -> Judged:
     """What the model is worth on a split, its predictions in the order of the data, whatever that of `rows`."""
-    output = trainer.predict(rows)
-    judged = _judged(task, rows, output.predictions, split)
-    judged.scores["loss"] = float((output.metrics or {})["test_loss"])
+    answers = _in_data(rows, trainer.predict(rows).predictions)
+    judged = _judged(task, answers, split)
+    # Not transformers' own, a mean of means over processes, in which rows that fill up the last batch count twice.
+    judged.scores["loss"] = _loss(answers, task.splits[split][task.label][:])
     return judged
 
 
@@ -40,14 +41,24 @@ def details_of(judged: dict[str, Judged]) -> dict[str, object]:
 
 def watched(task: Task, rows: datasets.Dataset) -> Callable[[EvalPrediction], dict[str, float]]:
     """What the task's scores are made by while a model is trained and watched on the rows of the validation split."""
-    return lambda output: _judged(task, rows, output.predictions, "validation").scores
+    return lambda output: _judged(task, _in_data(rows, output.predictions), "validation").scores
 
 
-def _judged(task: Task, rows: datasets.Dataset, answers: Any, split: str) -> Judged:
-    """Answers to the encoded rows, in their order, brought to the order of the data and judged."""
+def _in_data(rows: datasets.Dataset, answers: Any) -> torch.Tensor:
+    """Answers to the encoded rows, in their order, brought to the order of the data: (rows, outputs)."""
     logits = answers[0] if isinstance(answers, tuple) else answers
-    in_data = finite(torch.from_numpy(np.asarray(logits)[np.argsort(rows["position"])]).float())
-    return judge(task, task.splits[split], in_data, task.labels, range(len(task.labels)))
+    return finite(torch.from_numpy(np.asarray(logits)[np.argsort(rows["position"])]).float())
+
+
+def _judged(task: Task, answers: torch.Tensor, split: str) -> Judged:
+    return judge(task, task.splits[split], answers, task.labels, range(len(task.labels)))
+
+
+def _loss(answers: torch.Tensor, truths: Sequence[float]) -> float:
+    """The mean over all rows; a model with one output is a regression."""
+    if answers.shape[-1] == 1:
+        return float(torch.nn.functional.mse_loss(answers[:, 0], torch.tensor(truths, dtype=answers.dtype)))
+    return float(torch.nn.functional.cross_entropy(answers, torch.tensor(truths)))
 
 
 def finite(logits: torch.Tensor) -> torch.Tensor:
