@@ -39,9 +39,7 @@ def ssa_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return (surprise * counts).sum() / counts.sum().clamp_min(1)
 
 
-def ssa_vector(
-    sentence: Tensor, tokens: Tensor, scores: Tensor, *, beta: float, mask: Tensor | None = None
-) -> Tensor:
+def ssa_vector(sentence: Tensor, tokens: Tensor, scores: Tensor, *, beta: float, mask: Tensor | None = None) -> Tensor:
     """The hybrid model's sentence vector, Eq. 1: R_o = β R_s + (1 − β) Σ_i softmax(y)_i R_i.
 
     `tokens` (batch, length, width) are the vectors R_i, `scores` (batch, length) the importance y_i of each, and `mask`

@@ -13,6 +13,8 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
+from attentune.methods import Preparing, parse
+from attentune.methods.persistence import save
 from attentune.tasks import Task
 from attentune.training.encoding import encode
 from attentune.training.evaluation import evaluate
@@ -60,7 +62,7 @@ def run_recipe(
     progress = ShowProgress(console or Console(stderr=True))
     trainer = Trainer(
         model,
-        _training_arguments(recipe, folder, bf16, len(encoded.train)),
+        _training_arguments(recipe, folder, bf16, len(encoded.train) + _more_rows(recipe, len(encoded.train))),
         train_dataset=encoded.train,
         data_collator=encoded.collator,
         processing_class=tokenizer,
@@ -100,6 +102,12 @@ def run_recipe(
         }
     )
     return folder
+
+
+def _more_rows(recipe: Recipe, count: int) -> int:
+    """How many rows the method adds to so many of training."""
+    parts = parse(recipe.method).parts
+    return sum(len(part.extra_rows(count, recipe.training.seed)) for part in parts if isinstance(part, Preparing))
 
 
 def _sizes(task: Task) -> str:
@@ -142,8 +150,7 @@ def _save(model: PreTrainedModel, tokenizer: Any, folder: RunFolder) -> None:
     """The checkpoint, whole or not at all."""
     part = folder.checkpoint.with_name("checkpoint.part")
     try:
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
+        save(model, part, tokenizer)
         part.rename(folder.checkpoint)
     except Exception as error:
         raise UserError(f"the model can't be saved in {folder.checkpoint}: {error}") from error
