@@ -341,7 +341,7 @@ def test_a_loop_of_ones_own(tiny_model, tiny_tokenizer):
     with attach(model, "ssa(alpha=0.9)", tiny_tokenizer) as guided:
         with pytest.raises(UserError, match=r"ssa has no labels for this pass: .*guided.begin_epoch"):
             guided.loss(model(**batch).loss)
-        with pytest.raises(UserError, match="nothing is made for ssa yet: call guided.begin_epoch"):
+        with pytest.raises(UserError, match=r"nothing is made for ssa yet: call guided.begin_epoch"):
             guided.bring(range(12), batch)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         terms = []

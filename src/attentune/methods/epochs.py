@@ -161,7 +161,8 @@ class _Answers:
             raise UserError(
                 f"which texts the model gets right can't be told: a batch has no {self.label!r} (it has {', '.join(batch)})"
             )
-        output = self.model(**{k: v.to(self.device) if isinstance(v, Tensor) else v for k, v in batch.items()})
+        tensors = {name: value.to(self.device) for name, value in batch.items() if isinstance(value, Tensor)}
+        output = self.model(**tensors)  # what else a batch holds is for others
         logits: Tensor = output["logits"]
         return logits.float().cpu(), truth.cpu()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
@@ -61,15 +62,19 @@ def prepares(method: Sum) -> bool:
     return any(isinstance(part, Preparing) for part in method.parts)
 
 
-def number_rows(method: Sum, rows: Any, seed: int) -> NumberedRows:
+def number_rows(method: Sum, rows: Any, seed: int) -> Any:
     """Training data as a method that prepares them needs them."""
     if isinstance(rows, IterableDataset) or not hasattr(rows, "__len__") or not hasattr(rows, "__getitem__"):
         raise UserError(
             f"{method} goes over all training texts before each epoch, for which it needs them by number; give a data set "
             f"that isn't a stream, not a {type(rows).__name__}"
         )
-    again = [part.extra_rows(len(rows), seed) for part in method.parts if isinstance(part, Preparing)]
-    return NumberedRows(rows, np.concatenate(again))
+    again = np.concatenate([part.extra_rows(len(rows), seed) for part in method.parts if isinstance(part, Preparing)])
+    if not isinstance(rows, datasets.Dataset):
+        return NumberedRows(rows, again)
+    if len(again):
+        rows = datasets.concatenate_datasets([rows, rows.select(again)])
+    return rows.add_column(ROW, np.arange(len(rows)))  # of the same kind, with its length column
 
 
 def save_epoch(guided: Guided, folder: str | Path) -> None:

@@ -150,7 +150,7 @@ class Trainer(transformers.Trainer):
         figures = self.guided.begin_epoch(
             number,
             self.train_dataset,  # type: ignore[arg-type]
-            collate=lambda rows: {name: value for name, value in collate(rows).items() if name != GIVEN},
+            collate=collate,
             label=(self.label_names or ["labels"])[0],
             seed=self._data_seed,
             batch_size=max(self.args.eval_batch_size, 4 * self.args.train_batch_size),
