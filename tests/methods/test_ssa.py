@@ -428,6 +428,25 @@ def test_a_peft_model_is_refused(tiny_model, tiny_tokenizer):
         attach(Wrapped(tiny_model()), "ssa(mode=hybrid)", tiny_tokenizer)
 
 
+def test_maskaug_is_not_refused_on_a_peft_model(tiny_model, tiny_tokenizer):
+    rows = rows_of(RIGHT)
+    with attach(Wrapped(tiny_model()), "maskaug + mdg(0.1)", tiny_tokenizer) as guided:
+        guided.begin_epoch(0, rows)
+        brought = guided.bring([5, 0], tiny_tokenizer.pad([rows[0], rows[0]], return_tensors="pt"))
+    assert (brought["input_ids"] == MASK).sum(dim=1).tolist() == [2, 0]  # 0.3 of five words, rounded
+
+
+@pytest.mark.parametrize("method", ["blur + ssa(mode=hybrid)", "ssa(mode=hybrid) + blur"])
+def test_blur_may_stand_on_either_side(method, tiny_model, tiny_batch, tiny_tokenizer):
+    answers = []
+    for one in (method, "blur", "ssa(mode=hybrid)"):
+        model = tiny_model()
+        with attach(model, one, tiny_tokenizer), torch.no_grad():
+            answers.append(model(**tiny_batch()).logits)
+    assert not torch.equal(answers[0], answers[1])
+    assert not torch.equal(answers[0], answers[2])
+
+
 def test_it_must_see_the_tokens(tiny_model, tiny_tokenizer):
     model = tiny_model()
     with (

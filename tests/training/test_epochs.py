@@ -308,6 +308,13 @@ def test_numbered_rows_are_the_rows():
         rows[5]
 
 
+def test_a_training_of_one_epoch_is_warned_of(tiny_model, tiny_tokenizer, tmp_path, caplog):
+    for method, is_told in (("ssa", True), ("maskaug", False)):
+        caplog.clear()
+        make_trainer(tiny_model(), tiny_tokenizer, tmp_path, method, num_train_epochs=1).train()
+        assert ("has no labels in the first epoch" in caplog.text) is is_told
+
+
 def test_a_stream_of_texts_is_refused(tiny_model, tiny_tokenizer, tmp_path):
     class Stream(IterableDataset):
         def __iter__(self):

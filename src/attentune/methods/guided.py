@@ -81,7 +81,8 @@ class Guided:
 
     def loss(self, task_loss: Tensor | None = None) -> Tensor:
         """The guides' loss, the weighted sum of the terms, to be added to the task's; a pass more makes it a sum over
-        the passes. Given the task's loss, it returns the total that is to be minimised, the task's part included.
+        the passes. Given the task's loss, it returns the total that is to be minimised, the task's part included: all of
+        it, or the share that a method (ssa) leaves.
 
         Weights of `auto` are measured against the task, so there it must be given. Asked twice without a forward pass
         between, it answers the same twice.

@@ -1,13 +1,14 @@
 """transformers' Trainer with one argument more: the method that guides the model while it is trained.
 
 The guide is attached when training begins and detached when it ends, however it ends. Evaluation is unguided, and costs
-what it always did. What is saved is a plain checkpoint. Methods that change the forward pass (blur, se) stay attached
+what it always did. What is saved is a plain checkpoint. Methods that change the forward pass (blur, se, ssa) stay attached
 from the trainer's making on, evaluation included, and are saved with the model.
 """
 
 import ast
 import contextlib
 import inspect
+import logging
 import math
 import textwrap
 from typing import Any
@@ -25,6 +26,8 @@ from attentune.methods.persistence import save_methods
 from attentune.training.collation import GIVEN, BringColumns
 from attentune.training.epochs import load_epoch, number_rows, numbers_of, prepares, save_epoch
 from attentune.training.progress import BeforeEpochs, tell_preparing
+
+logger = logging.getLogger(__name__)
 
 KEPT = "attentune"
 """Where the measured weights stand in a checkpoint's `trainer_state.json`, among the states of callbacks."""
@@ -146,6 +149,12 @@ class Trainer(transformers.Trainer):
     def _begin_epoch(self, number: int) -> None:
         """Before an epoch, the methods prepare the data, by the model as it is."""
         assert self.guided is not None
+        if number == 0 and self.state.num_train_epochs <= 1 and (asking := self._asking_model()):
+            logger.warning(
+                "%s has no labels in the first epoch, since the model of the one before makes them, and this training has one "
+                "epoch: give it two or more",
+                asking[0],
+            )
         collate: Any = self._get_collator_with_removed_columns(self.data_collator)
         figures = self.guided.begin_epoch(
             number,
@@ -227,9 +236,13 @@ class Trainer(transformers.Trainer):
         guided.step = self.state.global_step
         guided.progress = self.state.global_step / max(1, self.state.max_steps)
 
+    def _asking_model(self) -> list[str]:
+        """The methods that ask the model about the texts before an epoch."""
+        return [part.name for part in self.method.parts if isinstance(part, Preparing) and part.asks_model]
+
     def _check_whole(self) -> None:
         """Where the model is in shards, no process can ask it alone."""
-        asking = [part.name for part in self.method.parts if isinstance(part, Preparing) and part.asks_model]
+        asking = self._asking_model()
         if asking and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             raise UserError(
                 f"{asking[0]} asks the whole model in each process, which FSDP and DeepSpeed keep in shards; start the "
