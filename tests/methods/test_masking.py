@@ -41,12 +41,21 @@ def test_special_tokens_and_padding_are_never_masked_whatever_is_drawn():
     for seed in range(40):
         copies = draw([PAIR, padded], [0, 1], seed=seed)
         for copy, row in enumerate((PAIR, padded)):
-            ids = masked(row, copies.positions(copy), mask_token=4)["input_ids"].tolist()
+            ids = masked(row, copies.positions(copy), mask_token=4)["input_ids"]
             changed = [i for i, (new, old) in enumerate(zip(ids, row["input_ids"], strict=True)) if new != old]
             assert changed
             assert all(ids[i] == 4 for i in changed)
             seen |= {row["input_ids"][i] for i in changed}
     assert seen == {11, 12, 13, 14, 15}  # each word of either text, in the end
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_a_masked_row_is_of_the_kind_that_it_was(kind):
+    row = {"input_ids": kind(PAIR["input_ids"]), "labels": 1}
+    ids = masked(row, np.array([1, 6]), mask_token=4)["input_ids"]
+    assert type(ids) is type(row["input_ids"])
+    assert list(ids) == [1, 4, 12, 2, 13, 14, 4, 2]
+    assert list(row["input_ids"]) == PAIR["input_ids"]
 
 
 def test_a_text_of_special_tokens_alone_has_no_copy():

@@ -2,12 +2,14 @@
 for who resumes, and the data's rows stay who they are."""
 
 import os
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
 import torch.multiprocessing as mp
 from datasets import Dataset
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
@@ -19,6 +21,7 @@ from attentune.methods.token_labels import batch_labels
 from attentune.training import Trainer, run_recipe
 from attentune.training.epochs import FILE, NumberedRows
 from attentune.training.loading import load
+from attentune.training.progress import ShowProgress, tell_preparing
 
 SSA_TEXT = "ssa(alpha=0.7, gamma=2.0)"
 
@@ -296,6 +299,24 @@ def test_rows_that_workers_bring_have_the_labels_of_this_epoch(tiny_model, tiny_
     assert logs[0][-1] > 0
 
 
+def test_how_far_it_is_shows_in_the_bar_or_in_transformers_own(tiny_model, tiny_tokenizer, tmp_path, capsys):
+    console = Console(file=StringIO(), force_terminal=True, width=100)
+    progress = ShowProgress(console)
+    shown = []
+    own = progress.bar.update
+    progress.bar.update = lambda task, **values: (shown.append(progress.bar.tasks[-1].description), own(task, **values))
+    trainer = make_trainer(tiny_model(), tiny_tokenizer, tmp_path, callbacks=[progress], num_train_epochs=2)
+    trainer.train()
+    assert shown.count("preparing epoch 2") >= 4  # the copies are drawn, and texts and copies asked about in batches
+    assert [task.description for task in progress.bar.tasks] == ["training"]
+    assert "ssa/right" in console.file.getvalue()
+    trainer.args.disable_tqdm = False
+    tell = tell_preparing([], trainer.args, "preparing epoch 3")
+    tell(1, 2)
+    tell(2, 2)
+    assert "preparing epoch 3" in capsys.readouterr().err
+
+
 def test_numbered_rows_are_the_rows():
     own = Dataset.from_list(make_rows(3))
     rows = NumberedRows(own, again=[2, 0])
@@ -306,6 +327,16 @@ def test_numbered_rows_are_the_rows():
     assert rows[4]["input_ids"] == own[0]["input_ids"]
     with pytest.raises(IndexError):
         rows[5]
+
+
+def test_labels_are_made_in_the_precision_of_training(tiny_model, tiny_tokenizer, tmp_path):
+    for bf16 in (False, True):
+        model, seen = tiny_model(), []
+        model.bert.register_forward_pre_hook(
+            lambda *_, model=model, seen=seen: seen.append((model.training, torch.is_autocast_enabled("cpu")))
+        )
+        make_trainer(model, tiny_tokenizer, tmp_path, num_train_epochs=2, bf16=bf16).train()
+        assert set(seen) == {(True, bf16), (False, bf16)}
 
 
 def test_a_training_of_one_epoch_is_warned_of(tiny_model, tiny_tokenizer, tmp_path, caplog):

@@ -17,14 +17,13 @@ from torch import Tensor, nn
 
 from attentune.errors import UserError
 from attentune.methods.base import Method, Sum
-from attentune.methods.masking import Row, Rows
+from attentune.methods.masking import Progress, Row, Rows
 from attentune.methods.tokens import TokenKinds
 
 ROW = "attentune_row"
 """The column of a row's number."""
 
 Made = Mapping[str, Tensor]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

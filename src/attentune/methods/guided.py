@@ -14,9 +14,9 @@ from attentune.attention import Backend, Observation, Observer, Reading, Selecti
 from attentune.errors import UserError
 from attentune.methods.auto import Auto, AutoWeights
 from attentune.methods.base import Method, Objective, Sum
-from attentune.methods.epochs import Epochs, Progress
+from attentune.methods.epochs import Epochs
 from attentune.methods.lasting import LastingChanges
-from attentune.methods.masking import Rows
+from attentune.methods.masking import Progress, Rows
 from attentune.methods.passes import Pass
 from attentune.methods.se import layer_weights
 from attentune.methods.spec import parse

@@ -47,7 +47,7 @@ class MaskAug(Preparing):
         """Which words are masked in this epoch. The copies stand behind the texts."""
         count = len(epoch.rows)
         chosen = self.extra_rows(count, epoch.seed)
-        copies = MaskedCopies.draw(epoch.rows, chosen, epoch.kinds, self.mask_rate, epoch.draws())
+        copies = MaskedCopies.draw(epoch.rows, chosen, epoch.kinds, self.mask_rate, epoch.draws(), epoch.progress)
         place = np.full(len(chosen), -1)  # of each copy's masks; a row of nothing but special tokens has none
         place[np.isin(chosen, copies.row)] = np.arange(len(copies))
         made = {**copies.to_tensors(), "place": torch.from_numpy(place), "mask_token": torch.tensor(epoch.mask_token)}

@@ -4,7 +4,7 @@
 token's number among the real tokens of its text, so that it is the same wherever padding stands.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,8 @@ from attentune.errors import UserError
 from attentune.methods.tokens import TokenKinds
 
 Row = Mapping[str, Any]
+Progress = Callable[[int, int], None]
+"""Is told how many of how many are done."""
 ROWS_AT_ONCE = 1024
 
 
@@ -55,12 +57,15 @@ def real_positions(row: Row) -> np.ndarray:
 def masked(row: Row, positions: np.ndarray, mask_token: int) -> Row:
     """A row with some of its tokens masked.
 
-    >>> masked({"input_ids": [1, 7, 8, 2]}, np.array([2]), mask_token=4)["input_ids"].tolist()
-    [1, 7, 4, 2]
+    >>> masked({"input_ids": [1, 7, 8, 2], "labels": 0}, np.array([2]), mask_token=4)
+    {'input_ids': [1, 7, 4, 2], 'labels': 0}
     """
-    ids = np.array(row["input_ids"])
+    own = row["input_ids"]
+    ids = np.array(own.tolist() if isinstance(own, Tensor) else own)
     ids[real_positions(row)[positions]] = mask_token
-    return {**row, "input_ids": ids}
+    if isinstance(own, Tensor):
+        return {**row, "input_ids": torch.from_numpy(ids)}
+    return {**row, "input_ids": ids if isinstance(own, np.ndarray) else ids.tolist()}  # as the collator knows them
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,13 @@ class MaskedCopies:
 
     @classmethod
     def draw(
-        cls, rows: Rows, chosen: np.ndarray, kinds: TokenKinds, rate: float, draw: np.random.Generator
+        cls,
+        rows: Rows,
+        chosen: np.ndarray,
+        kinds: TokenKinds,
+        rate: float,
+        draw: np.random.Generator,
+        progress: Progress = lambda done, total: None,
     ) -> "MaskedCopies":
         """Copies of the chosen rows, in each of which `rate` of the tokens that may be masked are, at least one.
 
@@ -106,6 +117,7 @@ class MaskedCopies:
                     many = max(1, int(rate * len(maskable) + 0.5))
                     of.append(int(number))
                     positions.append(np.sort(draw.permutation(maskable)[:many]))
+            progress(begin + len(numbers), len(chosen))
         offset = np.cumsum([0, *map(len, positions)], dtype=np.int64)
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *positions])
         return cls(np.array(of, dtype=np.int64), offset, flat.astype(np.int64))

@@ -141,7 +141,7 @@ class SSA(Objective, Preparing):
             return unlabelled(), {}
         draw = epoch.draws()
         chosen = choose_rows(len(epoch.rows), self.gamma, draw)
-        copies = MaskedCopies.draw(epoch.rows, chosen, epoch.kinds, self.mask_rate, draw)
+        copies = MaskedCopies.draw(epoch.rows, chosen, epoch.kinds, self.mask_rate, draw, epoch.progress)
         return judge(copies, epoch, self.flip)
 
     def bring(self, made: Made, numbers: Tensor, inputs: dict[str, Any]) -> tuple[Tensor, dict[str, Any]]:

@@ -124,12 +124,16 @@ def tell_preparing(
                 tell(what, done, total)
 
         return on_callbacks
-    bar = tqdm(desc=what, leave=False, delay=1, disable=args.disable_tqdm or args.process_index != 0)
+    bar: Any = None
 
     def on_bar(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = tqdm(desc=what, total=total, leave=False, disable=args.disable_tqdm or args.process_index != 0)
         bar.total = total
         bar.update(done - bar.n)
         if done == total:
             bar.close()
+            bar = None
 
     return on_bar

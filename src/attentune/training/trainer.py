@@ -163,7 +163,7 @@ class Trainer(transformers.Trainer):
             label=(self.label_names or ["labels"])[0],
             seed=self._data_seed,
             batch_size=max(self.args.eval_batch_size, 4 * self.args.train_batch_size),
-            progress=tell_preparing(self.callback_handler.callbacks, self.args, f"labels of epoch {number + 1}"),
+            progress=tell_preparing(self.callback_handler.callbacks, self.args, f"preparing epoch {number + 1}"),
         )
         if figures:
             self.log(figures)
