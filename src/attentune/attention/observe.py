@@ -108,6 +108,10 @@ class Observer:
         """Give the model back as it was; harmless when done twice."""
         self._undo.close()
 
+    def pause(self) -> None:
+        """From now on, forward passes are as within `paused`."""
+        self._is_paused = True
+
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Within, forward passes are the model's own, revisions aside: nothing is read and nothing is paid."""

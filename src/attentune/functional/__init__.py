@@ -11,6 +11,7 @@ from attentune.functional.patterns import (
     target_squares,
 )
 from attentune.functional.sesame import gaussian_blur, gaussian_kernel, squeeze_excite, weighted_layers
+from attentune.functional.ssa import ssa_loss, ssa_vector
 
 __all__ = [
     "disagreement_loss",
@@ -23,6 +24,8 @@ __all__ = [
     "pdg_loss",
     "spread_target",
     "squeeze_excite",
+    "ssa_loss",
+    "ssa_vector",
     "target_rows",
     "target_squares",
     "weighted_layers",

@@ -19,6 +19,7 @@ from attentune.errors import UserError
 from attentune.methods.auto import Auto
 from attentune.methods.passes import Pass
 from attentune.methods.schedules import Constant, Schedule
+from attentune.methods.tokens import TokenKinds
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Method:
     """How a parameter is read from text, where that is not what its name says everywhere."""
     columns: ClassVar[tuple[str, ...]] = ()
     """Columns of the training data that are the method's and not the model's."""
+    works_on_final_hidden: ClassVar[bool] = False
+    """Whether it works on the last hidden states as it finds them, so that no later method may make them anew."""
 
     @property
     def parts(self) -> tuple["Method", ...]:
@@ -61,9 +64,17 @@ class Method:
         """What a lasting method adds to the model's parameters and buffers, untrained."""
         return None
 
+    def introduce(self, added: nn.Module | None, kinds: TokenKinds | None) -> None:
+        """Tell what a lasting method has just added which tokens are which, if there is a tokenizer to know from."""
+
     def applied(self, model: PreTrainedModel, added: nn.Module | None) -> AbstractContextManager[None]:
         """Within, a lasting method makes its other changes, with what it has added."""
         return nullcontext()
+
+    @property
+    def task_share(self) -> float:
+        """How much of the task's loss is left beside the method's."""
+        return 1.0
 
     def text_of(self, name: str, value: object) -> str:
         """A parameter as text, which `text_readers` read back."""
@@ -84,8 +95,33 @@ class Method:
 
 
 @dataclass(frozen=True)
-class Guide(Method):
-    """A method with a loss of its own: `weight` scales it, `schedule` moves the weight over training.
+class Objective(Method):
+    """A method with a loss of its own, of what it sees of a pass."""
+
+    def reads(self, seen: Pass) -> tuple[Reading, ...]:
+        """Which readings the method takes from each of its layers in the pass that is about to begin."""
+        raise NotImplementedError
+
+    def loss(self, seen: Pass) -> Tensor:
+        """The method's loss for one forward pass, before its weight."""
+        raise NotImplementedError
+
+    def weight_at(self, progress: float, measured: float) -> float:
+        """What scales the loss when training has come so far; `measured` is what `auto` has found."""
+        raise NotImplementedError
+
+    def read_layers(self, count: int) -> tuple[int, ...]:
+        """The layers that are read, of so many."""
+        return ()
+
+    def choose_heads(self, before: Sequence[Method]) -> Selection:
+        """The heads that are read, given the methods that stand before this one in a sum."""
+        return Selection()
+
+
+@dataclass(frozen=True)
+class Guide(Objective):
+    """An objective on attention: `weight` scales its loss, `schedule` moves the weight over training.
 
     A weight of `Auto(0.05)` is measured while the model is trained.
     """
@@ -105,13 +141,14 @@ class Guide(Method):
         if not isinstance(self.schedule, Schedule):
             raise UserError(f"schedule must be one such as Linear(hold=0.2), not {self.schedule!r}")
 
-    def reads(self, seen: Pass) -> tuple[Reading, ...]:
-        """Which readings the method takes from each of its layers in the pass that is about to begin."""
-        raise NotImplementedError
+    def weight_at(self, progress: float, measured: float) -> float:
+        """The weight, given or measured, by its schedule."""
+        weight = measured if isinstance(self.weight, Auto) else self.weight
+        return weight * self.schedule.factor(progress)
 
-    def loss(self, seen: Pass) -> Tensor:
-        """The method's loss for one forward pass, before its weight."""
-        raise NotImplementedError
+    def read_layers(self, count: int) -> tuple[int, ...]:
+        """The layers that are guided."""
+        return self.layers.resolve(count, "layer")
 
     def choose_heads(self, before: Sequence[Method]) -> Selection:
         """The heads that are guided, given the methods that stand before this one in a sum."""
@@ -142,6 +179,11 @@ class Sum:
         return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
 
     @property
+    def task_share(self) -> float:
+        """How much of the task's loss is left beside the parts'."""
+        return math.prod(part.task_share for part in self.parts)
+
+    @property
     def lasting(self) -> "Sum":
         """The parts that change the forward pass."""
         return Sum(tuple(part for part in self.parts if part.is_lasting))
@@ -155,6 +197,22 @@ class Sum:
             seen[part.name] = seen.get(part.name, 0) + 1
             unique.append(part.name if seen[part.name] == 1 else f"{part.name}_{seen[part.name]}")
         return tuple(unique)
+
+
+def check_number(
+    name: str, value: object, *, above: float = -math.inf, least: float = -math.inf, most: float = math.inf
+) -> None:
+    """A parameter must be a finite number within bounds.
+
+    >>> check_number("alpha", 2, above=0, most=1)
+    Traceback (most recent call last):
+    attentune.errors.UserError: alpha must be a number, above 0, at most 1, not 2
+    """
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or not (above < value and least <= value <= most):  # type: ignore[operator]
+        bounds = [("above", above), ("at least", least), ("at most", most)]
+        told = "".join(f", {word} {bound:g}" for word, bound in bounds if math.isfinite(bound))
+        raise UserError(f"{name} must be a number{told}, not {value!r}")
 
 
 def _default(f: Any) -> Any:

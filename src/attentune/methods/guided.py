@@ -1,7 +1,7 @@
 """A method brought to a model: `attach` observes the layers that the method asks for and turns the readings into its loss."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -13,11 +13,14 @@ from transformers import PreTrainedModel
 from attentune.attention import Backend, Observation, Observer, Reading, Selection, base_model, count_layers, observe
 from attentune.errors import UserError
 from attentune.methods.auto import Auto, AutoWeights
-from attentune.methods.base import Guide, Method, Sum
+from attentune.methods.base import Method, Objective, Sum
+from attentune.methods.epochs import Epochs
 from attentune.methods.lasting import LastingChanges
+from attentune.methods.masking import Progress, Rows
 from attentune.methods.passes import Pass
 from attentune.methods.se import layer_weights
 from attentune.methods.spec import parse
+from attentune.methods.ssa import token_scores
 from attentune.methods.tokens import TokenKinds
 
 logger = logging.getLogger(__name__)
@@ -52,16 +55,18 @@ class Guided:
         self._terms: dict[str, Tensor] | None = None
         self._is_asked = False  # whether the loss of these passes has been asked for: the next pass begins anew
         self._guides = {
-            name: part for name, part in zip(method.names, method.parts, strict=True) if isinstance(part, Guide)
+            name: part for name, part in zip(method.names, method.parts, strict=True) if isinstance(part, Objective)
         }
         self._heads = [
-            part.choose_heads(method.parts[:i]) for i, part in enumerate(method.parts) if isinstance(part, Guide)
+            part.choose_heads(method.parts[:i]) for i, part in enumerate(method.parts) if isinstance(part, Objective)
         ]
-        self._auto = AutoWeights({n: part.weight for n, part in self._guides.items() if isinstance(part.weight, Auto)})
+        weights = {name: getattr(part, "weight", None) for name, part in self._guides.items()}
+        self._auto = AutoWeights({name: weight for name, weight in weights.items() if isinstance(weight, Auto)})
         self._is_weighed = False  # whether the weights for these passes are found: asked again, they are the same
         self._layers = _resolve_layers(self.model, list(self._guides.values()), self._heads)
         self._observer: Observer | None = None
-        self._changes = LastingChanges(model, method, trained)
+        self.epochs = Epochs(method, tokenizer)
+        self._changes = LastingChanges(model, method, trained, self._kinds)
         if method.parts:
             self._observer = observe(model, self._plan, self._on_pass, backend, self._changes.revisions)
             try:
@@ -76,11 +81,20 @@ class Guided:
 
     def loss(self, task_loss: Tensor | None = None) -> Tensor:
         """The guides' loss, the weighted sum of the terms, to be added to the task's; a pass more makes it a sum over
-        the passes. Given the task's loss, it returns the total that is to be minimised, the task's part included.
+        the passes. Given the task's loss, it returns the total that is to be minimised, the task's part included: all of
+        it, or the share that a method (ssa) leaves.
 
         Weights of `auto` are measured against the task, so there it must be given. Asked twice without a forward pass
         between, it answers the same twice.
         """
+        share = self.method.task_share
+        if share != 1:
+            if task_loss is None:
+                raise UserError(
+                    "ssa weighs the task's loss as well as its own (alpha): write guided.loss(task_loss), which returns both "
+                    "together, instead of task_loss + guided.loss()"
+                )
+            task_loss = share * task_loss
         terms = self.terms
         if self._auto.autos:
             self._weigh(task_loss, terms)
@@ -93,11 +107,7 @@ class Guided:
     @property
     def weights(self) -> dict[str, float]:
         """The weight of each guide at this moment, as measured and with its schedule; to look at them changes nothing."""
-        return {
-            name: (self._auto[name] if isinstance(part.weight, Auto) else part.weight)
-            * part.schedule.factor(self.progress)
-            for name, part in self._guides.items()
-        }
+        return {name: part.weight_at(self.progress, self._auto[name]) for name, part in self._guides.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """The state of training, as plain numbers: kept with a checkpoint and given back to `load_state_dict`, training
@@ -138,6 +148,47 @@ class Guided:
         """The weight that `se` gave each layer in the last pass, (batch, layers): Eq. 3, Figure 4."""
         return layer_weights(self.added)
 
+    @property
+    def token_scores(self) -> Tensor:
+        """What `ssa` takes each token to matter, in the last pass, (batch, length) from 0 to 1, as in the paper's Figure 8;
+        0 for special tokens and padding."""
+        return token_scores(self.added)
+
+    def begin_epoch(
+        self,
+        number: int,
+        rows: Rows,
+        *,
+        collate: Callable[[list[Any]], Mapping[str, Any]] | None = None,
+        label: str = "labels",
+        seed: int = 0,
+        batch_size: int = 64,
+        progress: Progress = lambda done, total: None,
+    ) -> dict[str, float]:
+        """Before an epoch, from 0 on: let methods (ssa, maskaug) make what they need of the training data, by the model as
+        it is now. Returns figures about it.
+
+        `rows` are the tokenized texts with their label; without `collate` the tokenizer pads them. A trainer calls it.
+        """
+        self.discard()
+        pad = collate or (lambda chosen: self.tokenizer.pad(chosen, return_tensors="pt"))
+        with self.paused():
+            return self.epochs.begin(
+                self.model, number, rows, collate=pad, label=label, seed=seed, batch_size=batch_size, progress=progress
+            )
+
+    def bring(self, numbers: Tensor | Sequence[int], inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a batch, made of the rows of these numbers, what the model shall be called with; what methods have made of the
+        rows goes to the next forward pass."""
+        given, brought = self.epochs.bring(torch.as_tensor(numbers), dict(inputs))
+        self.give({**self._given, **given})
+        return brought
+
+    def rest(self) -> None:
+        """From now on nothing is read, as within `paused`: for a model that only predicts."""
+        if self._observer is not None:
+            self._observer.pause()
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Within, nothing is read and no loss is made, at no cost; what changes the forward pass goes on."""
@@ -157,8 +208,9 @@ class Guided:
 
     def _plan(self, observation: Observation) -> dict[int, tuple[Reading, ...]]:
         given, self._given = self._given, {}
+        added = dict(self.added.items())
         self._next = [
-            Pass(name, observation, layers, heads, self._kinds, given)
+            Pass(name, observation, layers, heads, self._kinds, given, added.get(name))
             for name, layers, heads in zip(self._guides, self._layers, self._heads, strict=True)
         ]
         observation.traced = {layer for seen in self._next if seen.name in self._auto.autos for layer in seen.layers}
@@ -265,7 +317,7 @@ def attach(
 
 
 def _resolve_layers(
-    model: PreTrainedModel, guides: Sequence[Guide], heads: Sequence[Selection]
+    model: PreTrainedModel, guides: Sequence[Objective], heads: Sequence[Selection]
 ) -> list[tuple[int, ...]]:
     """The layers of each guide; also checks what can be checked of the heads before a forward pass."""
     if not guides:
@@ -277,4 +329,4 @@ def _resolve_layers(
         for choice in heads:
             choice.resolve(count, "head")
     layers = count_layers(model)
-    return [guide.layers.resolve(layers, "layer") for guide in guides]
+    return [guide.read_layers(layers) for guide in guides]

@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 from attentune.attention import Revision, base_model
 from attentune.errors import UserError
 from attentune.methods.base import Method, Sum
+from attentune.methods.tokens import TokenKinds
 
 PREFIX = "attentune"
 """The name, within a model, of what methods have added to it."""
@@ -34,7 +35,13 @@ class LastingChanges:
     `trained` is what methods had added before, by name (`se.w1`), and have to be given again.
     """
 
-    def __init__(self, whole: nn.Module, method: Sum, trained: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(
+        self,
+        whole: nn.Module,
+        method: Sum,
+        trained: Mapping[str, Tensor] | None = None,
+        kinds: TokenKinds | None = None,
+    ) -> None:
         self.model: PreTrainedModel = base_model(whole)
         self.method = method.lasting
         model = self.model
@@ -51,13 +58,16 @@ class LastingChanges:
             raise UserError(f"only a transformers PreTrainedModel can be changed, not {type(model).__name__}")
         if whole is not model:
             raise UserError(
-                f"{self.method} changes the forward pass, which a peft adapter can't be saved with; "
+                f"{self.method} adds to the model or changes its forward pass, which a peft adapter can't be saved with; "
                 "use guides, such as mdg(0.01), on a peft model, or merge the adapter first (merge_and_unload)"
             )
         if model in _on_models:
             raise UserError(
                 f"this {type(model).__name__} is changed already, by {_on_models[model]}; detach that first, or add the methods"
             )
+        copied = model._modules.get(PREFIX)  # a copy of a changed model has it too
+        if trained is None and copied is not None:
+            trained = copied.state_dict()
         before: list[Method] = []
         for name, part in zip(self.method.names, self.method.parts, strict=True):
             part.check_model(model, before)
@@ -66,12 +76,11 @@ class LastingChanges:
                 self.revisions[layer] = (*self.revisions.get(layer, ()), revision)
             with torch.random.fork_rng(devices=[]):  # data and dropout stay what they are without the method
                 added = part.added(model)
+            if trained is None:  # what was trained knows
+                part.introduce(added, kinds)
             if added is not None:
                 self.added[name] = added
         self.added.to(device=model.device, dtype=model.dtype).train(model.training)
-        copied = model._modules.get(PREFIX)  # a copy of a changed model has it too
-        if trained is None and copied is not None:
-            trained = copied.state_dict()
         if trained is not None:
             self._restore(trained)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attentune.attention import Observation, Selection
 from attentune.errors import UserError
@@ -32,6 +32,10 @@ class Pass:
     kinds: TokenKinds | None = None  # None where no tokenizer was given
     given: Mapping[str, Any] = field(default_factory=dict)
     """What the data brought along for the methods, by column."""
+    added: nn.Module | None = None
+    """What the method has added to the model, if it has."""
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    """What the method has kept of the pass for its loss, beside the readings."""
 
     @property
     def ids(self) -> Tensor | None:

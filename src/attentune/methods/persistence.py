@@ -91,9 +91,11 @@ def restore(model: PreTrainedModel, folder: str | Path, tokenizer: Any = None) -
             "save such models by attentune.save or attentune.Trainer, and copy whole folders"
         )
     try:
-        return attach(model, method, tokenizer, trained=trained if method.parts else None)
+        guided = attach(model, method, tokenizer, trained=trained if method.parts else None)
     except UserError as error:
         raise UserError(f"{folder} can't be loaded with its methods: {error}") from None
+    guided.rest()
+    return guided
 
 
 def _added_weights(folder: Path) -> dict[str, Tensor]:

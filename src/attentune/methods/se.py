@@ -58,6 +58,11 @@ class SE(Method):
     def check_model(self, model: PreTrainedModel, before: Sequence[Method]) -> None:
         """On encoders that are known, once, and with as many layers as the output needs."""
         for other in before:
+            if other.works_on_final_hidden:
+                raise UserError(
+                    f"{self} makes the head's hidden states anew from the layers, and would undo what {other} does with the last "
+                    f"ones; put it first: {self} + {other}"
+                )
             if isinstance(other, SE):
                 raise UserError(
                     f"{other} and {self} both make the head's hidden states from the same layers, so that the second would "

@@ -5,7 +5,7 @@ DistilBERT, ELECTRA and ModernBERT, with any head or none. What is put there is 
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ from attentune.errors import UserError
 Revise = Callable[[Tensor, list[Tensor], Tensor | None], Tensor]
 """Given the last hidden states (batch, length, width), the output of each layer, and which tokens are real (batch,
 length; None: all), the hidden states that pooler and head shall work on."""
+
+Counted = Callable[[Mapping[str, Any]], Tensor | None]
+"""Of a pass's inputs, which tokens count (batch, length); None: all."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,18 @@ _PLACES = {
 
 
 @contextlib.contextmanager
-def final_hidden(model: PreTrainedModel, revise: Revise, *, wants_layers: bool = False) -> Iterator[None]:
+def final_hidden(
+    model: PreTrainedModel,
+    revise: Revise,
+    *,
+    wants_layers: bool = False,
+    is_normalised: bool = False,
+    counted: Counted = real_tokens,
+) -> Iterator[None]:
     """Within, `revise` is called once in each forward pass of `model` (or of its base model), and what it returns goes
-    on to the pooler or head; for ModernBERT, to the final norm.
+    on to the pooler or head; for ModernBERT, to the final norm, unless the states are wanted `is_normalised`.
+
+    `counted` says, of what the base model is called with, which tokens count; `revise` is given it as the real ones.
 
     With `wants_layers` it is given the output of each layer, in the order in which they ran, embeddings not counted;
     a layer that is shared (ALBERT) is there once for each time it ran. Several at once see each other's result, in
@@ -62,7 +74,7 @@ def final_hidden(model: PreTrainedModel, revise: Revise, *, wants_layers: bool =
     True
     """
     base, place = _find(model)
-    site = _Site(base, revise)
+    site = _Site(base, revise, counted)
     with contextlib.ExitStack() as undo:
         hooks = [
             base.register_forward_pre_hook(site.begin, with_kwargs=True),
@@ -73,7 +85,7 @@ def final_hidden(model: PreTrainedModel, revise: Revise, *, wants_layers: bool =
         end = base.get_submodule(place.end)
         hooks.append(
             end.register_forward_pre_hook(site.replace_input)
-            if place.is_before
+            if place.is_before and not is_normalised
             else end.register_forward_hook(site.replace_output)
         )
         for hook in hooks:
@@ -93,8 +105,8 @@ class _Site:
     model carries the hooks along; they stay those of the original, and do nothing for the copy.
     """
 
-    def __init__(self, base: nn.Module, revise: Revise) -> None:
-        self.base, self.revise = base, revise
+    def __init__(self, base: nn.Module, revise: Revise, counted: Counted) -> None:
+        self.base, self.revise, self.counted = base, revise, counted
         self._is_open = False
         self._real: Tensor | None = None
         self._outputs: list[Tensor] = []
@@ -106,7 +118,7 @@ class _Site:
     def begin(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module is self.base:
             self._is_open, self._outputs = True, []
-            self._real = real_tokens(bind_inputs(module, args, kwargs))
+            self._real = self.counted(bind_inputs(module, args, kwargs))
 
     @torch.compiler.disable
     def finish(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -122,6 +134,8 @@ class _Site:
     def replace_output(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         if not self._is_open:
             return None
+        if isinstance(output, Tensor):
+            return self._revised(output)
         if isinstance(output, tuple):
             return (self._revised(output[0]), *output[1:])
         output.last_hidden_state = self._revised(output.last_hidden_state)

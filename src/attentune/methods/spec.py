@@ -16,14 +16,16 @@ from attentune.methods.auto import Auto
 from attentune.methods.base import Method, Sum
 from attentune.methods.blur import Blur
 from attentune.methods.disagreement import Disagreement
+from attentune.methods.maskaug import MaskAug
 from attentune.methods.mdg import MDG
 from attentune.methods.patterns import Delim, First, Next, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.schedules import SCHEDULES, Schedule
 from attentune.methods.se import SE
+from attentune.methods.ssa import SSA
 
 METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Disagreement, Blur, SE)
+    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Disagreement, Blur, SE, SSA, MaskAug)
 }
 
 Kind = TypeVar("Kind", bound="Method | Schedule | Auto")

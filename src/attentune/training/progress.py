@@ -1,7 +1,10 @@
 """Progress on a terminal: a bar for each stage of a run, with the loss and its parts while it is trained; on anything
-else, one line an epoch."""
+else, one line an epoch.
 
-from collections.abc import Iterator
+Before an epoch a method may go over all texts first; that is shown too, by the same bar or by transformers' own.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.utils.logging import tqdm
+
+FOUND = ("/right", "/flipped")
+"""How the names of figures end that ssa finds of its labels."""
 
 
 @contextmanager
@@ -38,6 +45,7 @@ class ShowProgress(TrainerCallback):
         self.console = console
         self.latest: dict[str, float] = {}
         self.evaluation: TaskID | None = None
+        self.preparing: TaskID | None = None
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -63,11 +71,24 @@ class ShowProgress(TrainerCallback):
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **kwargs: Any
     ) -> None:
-        """Show the latest parts of the loss."""
+        """Show the latest parts of the loss, and what a method found before an epoch."""
         shown = {name: value for name, value in (logs or {}).items() if "loss" in name or name.startswith("guide/")}
         if "loss" in shown:
             self.latest = shown
             self.bar.update(self.bar_task, parts=self._parts())
+        found = {name: value for name, value in (logs or {}).items() if name.endswith(FOUND)}
+        if found:
+            told = "  ".join(f"{name} {value:.1%}" for name, value in found.items())
+            self.console.print(f"step {state.global_step}: {told}", highlight=False)
+
+    def on_preparing(self, what: str, done: int, total: int) -> None:
+        """Show how far a method is with the texts, before an epoch."""
+        if self.preparing is None:
+            self.preparing = self.bar.add_task(what, total=total, parts="")
+        self.bar.update(self.preparing, completed=done, total=total)
+        if done == total:
+            self.bar.remove_task(self.preparing)
+            self.preparing = None
 
     def on_prediction_step(
         self,
@@ -124,3 +145,52 @@ class ShowProgress(TrainerCallback):
 
     def _parts(self) -> str:
         return "  ".join(f"{name} {value:.4f}" for name, value in self.latest.items())
+
+
+class BeforeEpochs(TrainerCallback):
+    """Calls a function with the number of each epoch, from 0, before it begins; resumed training counts on."""
+
+    def __init__(self, begin: Callable[[int], None]) -> None:
+        self.begin = begin
+        self.next = 0
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Count from here."""
+        self.next = int(state.epoch or 0)
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Begin."""
+        self.begin(self.next)
+        self.next += 1
+
+
+def tell_preparing(
+    callbacks: Iterable[TrainerCallback], args: TrainingArguments, what: str
+) -> Callable[[int, int], None]:
+    """Who is told how many of how many texts are done, before an epoch: the callbacks that show it, or else a bar as
+    transformers has them, where it may have some."""
+    shown = [tell for callback in callbacks if (tell := getattr(callback, "on_preparing", None)) is not None]
+    if shown:
+
+        def on_callbacks(done: int, total: int) -> None:
+            for tell in shown:
+                tell(what, done, total)
+
+        return on_callbacks
+    bar: Any = None
+
+    def on_bar(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = tqdm(desc=what, total=total, leave=False, disable=args.disable_tqdm or args.process_index != 0)
+        bar.total = total
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+            bar = None
+
+    return on_bar

@@ -16,7 +16,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods import save
+from attentune.methods import Preparing, parse, save
 from attentune.tasks import Task
 from attentune.training import processes
 from attentune.training.arguments import rows_of_each, training_arguments
@@ -202,8 +202,14 @@ class _Run:
         weights = training.class_weights and weights_of_classes(
             training.class_weights, task.splits["train"][task.label][:], task.labels
         )
+        rows = len(encoded.train)
         arguments = training_arguments(
-            self.recipe, folder, bf16=bf16, rows=len(encoded.train), deciding=task.deciding, run_name=self.path.name
+            self.recipe,
+            folder,
+            bf16=bf16,
+            rows=rows + _more_rows(self.recipe, rows),
+            deciding=task.deciding,
+            run_name=self.path.name,
         )
         try:
             trainer = Trainer(
@@ -230,6 +236,12 @@ class _Run:
         if processes.rank():  # or dropout would be the same on every process
             set_seed(training.seed + processes.rank())
         return trainer, stop, progress
+
+
+def _more_rows(recipe: Recipe, count: int) -> int:
+    """How many rows the method adds to so many of training."""
+    parts = parse(recipe.method).parts
+    return sum(len(part.extra_rows(count, recipe.training.seed)) for part in parts if isinstance(part, Preparing))
 
 
 def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> None:

@@ -1,13 +1,14 @@
 """transformers' Trainer with one argument more: the method that guides the model while it is trained.
 
 The guide is attached when training begins and detached when it ends, however it ends. Evaluation is unguided, and costs
-what it always did. What is saved is a plain checkpoint. Methods that change the forward pass (blur, se) stay attached
+what it always did. What is saved is a plain checkpoint. Methods that change the forward pass (blur, se, ssa) stay attached
 from the trainer's making on, evaluation included, and are saved with the model.
 """
 
 import ast
 import contextlib
 import inspect
+import logging
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -15,16 +16,21 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from transformers.trainer_utils import TrainOutput
 
 from attentune.attention import Backend, base_model
 from attentune.errors import UserError
-from attentune.methods import Auto, Guided, Method, Sum, attach, parse
+from attentune.methods import Auto, Guided, Method, Preparing, Sum, attach, parse
 from attentune.methods.persistence import save_methods
 from attentune.training import processes
 from attentune.training.batches import SharesRows
 from attentune.training.checkpoints import KeepsCheckpoints
 from attentune.training.collation import GIVEN, ROW, ROWS, BringColumns
+from attentune.training.epochs import load_epoch, number_rows, numbers_of, prepares, save_epoch
+from attentune.training.progress import BeforeEpochs, tell_preparing
+
+logger = logging.getLogger(__name__)
 
 KEPT = "attentune"
 """Where the measured weights stand in a checkpoint's `trainer_state.json`, among the states of callbacks."""
@@ -64,6 +70,10 @@ class Trainer(SharesRows, KeepsCheckpoints):
             # itself. Classifiers such as BERT's accept and ignore it: their loss would be counted once too often for
             # each step of gradient accumulation and for each process.
             self.model_accepts_loss_kwargs = False
+        self._prepares = prepares(self.method)
+        if self._prepares:
+            self.add_callback(BeforeEpochs(self._begin_epoch))
+            self._check_whole()
         if self.method.parts and self.args.n_gpu > 1:
             raise UserError(
                 f"one process can't guide a model on {self.args.n_gpu} GPUs at once (DataParallel); start one process for each: "
@@ -104,6 +114,9 @@ class Trainer(SharesRows, KeepsCheckpoints):
         given, rows = inputs.pop(GIVEN, None), inputs.pop(ROWS, None)
         if given is not None and self.guided is not None and model.training:
             self.guided.give(given)
+            numbers = numbers_of(given)
+            if numbers is not None:
+                inputs = self.guided.bring(numbers, inputs)
         task_loss, outputs = super().compute_loss(
             model, inputs, return_outputs=True, num_items_in_batch=num_items_in_batch
         )
@@ -128,6 +141,54 @@ class Trainer(SharesRows, KeepsCheckpoints):
         for name in (GIVEN, ROWS):
             inputs.pop(name, None)
         return super().prediction_step(model, inputs, *args, **kwargs)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """As transformers makes it; where a method prepares the data, its rows know their number."""
+        own: Any = self.train_dataset
+        if not self._prepares or own is None:
+            return super().get_train_dataloader()
+        self.train_dataset = number_rows(self.method, own, self._data_seed)
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = own
+
+    def _begin_epoch(self, number: int) -> None:
+        """Before an epoch, the methods prepare the data, by the model as it is."""
+        assert self.guided is not None
+        if number == 0 and self.state.num_train_epochs <= 1 and (asking := self._asking_model()):
+            logger.warning(
+                "%s has no labels in the first epoch, since the model of the one before makes them, and this training has one "
+                "epoch: give it two or more",
+                asking[0],
+            )
+        collate: Any = self._get_collator_with_removed_columns(self.data_collator)
+        figures = self.guided.begin_epoch(
+            number,
+            self.train_dataset,  # type: ignore[arg-type]
+            collate=collate,
+            label=(self.label_names or ["labels"])[0],
+            seed=self._data_seed,
+            batch_size=max(self.args.eval_batch_size, 4 * self.args.train_batch_size),
+            progress=tell_preparing(self.callback_handler.callbacks, self.args, f"preparing epoch {number + 1}"),
+        )
+        if figures:
+            self.log(figures)
+
+    @property
+    def _data_seed(self) -> int:
+        return self.args.seed if self.args.data_seed is None else self.args.data_seed
+
+    def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
+        """With the state of the optimizer, what methods have made for the epoch that goes on."""
+        super()._save_optimizer_and_scheduler(output_dir)
+        if self._prepares and self.guided is not None and self.args.should_save:
+            save_epoch(self.guided, output_dir)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self._prepares and self.guided is not None and checkpoint is not None:
+            load_epoch(self.guided, checkpoint)
 
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
@@ -181,6 +242,19 @@ class Trainer(SharesRows, KeepsCheckpoints):
         guided.load_state_dict(states.get(KEPT, {}))
         guided.step = self.state.global_step
         guided.progress = self.state.global_step / max(1, self.state.max_steps)
+
+    def _asking_model(self) -> list[str]:
+        """The methods that ask the model about the texts before an epoch."""
+        return [part.name for part in self.method.parts if isinstance(part, Preparing) and part.asks_model]
+
+    def _check_whole(self) -> None:
+        """Where the model is in shards, no process can ask it alone."""
+        asking = self._asking_model()
+        if asking and (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            raise UserError(
+                f"{asking[0]} asks the whole model in each process, which FSDP and DeepSpeed keep in shards; start the "
+                "processes without them (DistributedDataParallel), or train on one device"
+            )
 
     def _check_optimizer(self, guided: Guided) -> None:
         """An optimizer that was made before the methods were attached doesn't know their parameters."""
