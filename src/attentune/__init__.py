@@ -16,7 +16,22 @@ if TYPE_CHECKING:
     from .attention import Attended, attend, mass
     from .errors import UserError
     from .functional import mdg_loss, pdg_loss
-    from .methods import MDG, PDG, Auto, Constant, Guided, Linear, Method, Sum, Warmup, attach, parse
+    from .methods import (
+        MDG,
+        PDG,
+        PMI,
+        Auto,
+        Constant,
+        Dependency,
+        Guided,
+        Linear,
+        Method,
+        Sum,
+        Warmup,
+        WordSim,
+        attach,
+        parse,
+    )  # fmt: skip
     from .training import Recipe, Trainer, run_recipe
 
 __version__ = "0.1.0"
@@ -25,17 +40,22 @@ _HOMES = {
     "attention": ("Attended", "attend", "mass"),
     "errors": ("UserError",),
     "functional": ("mdg_loss", "pdg_loss"),
-    "methods": ("MDG", "PDG", "Auto", "Constant", "Guided", "Linear", "Method", "Sum", "Warmup", "attach", "parse"),
+    "methods": (
+        "MDG", "PDG", "PMI", "Auto", "Constant", "Dependency", "Guided", "Linear", "Method", "Sum", "Warmup", "WordSim",
+        "attach", "parse",
+    ),
     "training": ("Recipe", "Trainer", "run_recipe"),
-}
+}  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "MDG",
     "PDG",
+    "PMI",
     "Attended",
     "Auto",
     "Constant",
+    "Dependency",
     "Guided",
     "Linear",
     "Method",
@@ -44,6 +64,7 @@ __all__ = [
     "Trainer",
     "UserError",
     "Warmup",
+    "WordSim",
     "attach",
     "attend",
     "mass",

@@ -22,7 +22,7 @@ def readings_towards(target: Target, seen: Pass, *, even: bool = True) -> tuple[
         target = functools.cache(target)  # made once, and not for each layer
     reads: list[Reading] = ["sharpness", mass(target, f"{seen.name}.mass"), reach(target, f"{seen.name}.reach")]
     if not even:
-        squares = target.square() if isinstance(target, Tensor) else lambda *sizes: target(*sizes).square()
+        squares = target.square() if isinstance(target, Tensor) else functools.cache(lambda *s: target(*s).square())
         reads.append(reach(squares, f"{seen.name}.squares"))
     return tuple(reads)
 

@@ -1,5 +1,7 @@
 """Training: a Trainer that takes a method, recipes that say everything about a run, and the folder that a run leaves."""
 
+from attentune.training.collation import GIVEN, BringColumns
+from attentune.training.columns import add_columns
 from attentune.training.models import load_for_classification
 from attentune.training.prediction import Prediction, Predictor
 from attentune.training.recipe import DataRecipe, Recipe, TrainingRecipe
@@ -9,6 +11,8 @@ from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
 __all__ = [
+    "GIVEN",
+    "BringColumns",
     "DataRecipe",
     "Prediction",
     "Predictor",
@@ -16,6 +20,7 @@ __all__ = [
     "RunFolder",
     "Trainer",
     "TrainingRecipe",
+    "add_columns",
     "json_line",
     "load_for_classification",
     "run_recipe",

@@ -1,5 +1,6 @@
 """A task's texts as tokens, in the order and the batches that training and evaluation want them in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,9 @@ import datasets
 import numpy as np
 from transformers import DataCollatorWithPadding, PreTrainedModel
 
+from attentune.methods import Preparation, TrainingTexts
 from attentune.tasks import Task
+from attentune.training.columns import columns_of
 from attentune.training.lengths import longest_length, padding_multiple
 
 
@@ -23,10 +26,16 @@ class Encoded:
     """What the user should know of texts that were cut."""
 
 
-def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) -> Encoded:
-    """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut."""
+def encode(
+    task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int, preparations: Sequence[Preparation] = ()
+) -> Encoded:
+    """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut.
+
+    The training split has the columns that methods have prepared.
+    """
     longest = longest_length(model, tokenizer, max_length)
-    splits = {name: _tokenize(task, name, tokenizer, longest) for name in ("train", "validation")}
+    prepared = {"train": preparations, "validation": ()}
+    splits = {name: _tokenize(task, name, tokenizer, longest, given) for name, given in prepared.items()}
     cut = [
         f"{number:,} of {len(rows):,} {name} texts"
         for name, rows in splits.items()
@@ -47,19 +56,29 @@ def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) 
     )
 
 
-def _tokenize(task: Task, split: str, tokenizer: Any, longest: int) -> datasets.Dataset:
+def training_texts(task: Task, **how: Any) -> TrainingTexts:
+    """The texts that methods may draw from: those of the training split."""
+    rows = task.splits["train"]
+    return TrainingTexts(rows[task.text], rows[task.text_pair] if task.text_pair else None, **how)
+
+
+def _tokenize(
+    task: Task, split: str, tokenizer: Any, longest: int, preparations: Sequence[Preparation]
+) -> datasets.Dataset:
     rows = task.splits[split]
 
-    def tokens(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        pairs = [batch[task.text_pair]] if task.text_pair else []
-        encoded = tokenizer(batch[task.text], *pairs, truncation=True, max_length=longest)
-        columns = dict(encoded)
+    def tokens(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, Any]:
+        texts = [batch[task.text], *([batch[task.text_pair]] if task.text_pair else [])]
+        encoded = tokenizer(*texts, truncation=True, max_length=longest)
+        columns: dict[str, Any] = {**encoded, **columns_of(preparations, numbers, encoded, *texts)}
         columns["labels"] = batch[task.label]
         columns["length"] = [len(ids) for ids in columns["input_ids"]]
         columns["is_cut"] = are_cut(encoded)
         return columns
 
-    return rows.map(tokens, batched=True, desc=f"tokenizing {split}", remove_columns=rows.column_names)
+    return rows.map(
+        tokens, batched=True, with_indices=True, desc=f"tokenizing {split}", remove_columns=rows.column_names
+    )
 
 
 def are_cut(encoded: Any) -> list[bool]:

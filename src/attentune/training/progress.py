@@ -1,10 +1,34 @@
 """Progress of training on a terminal: one bar with the loss and its parts; on anything else, one line an epoch."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+
+@contextmanager
+def show_work(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Within, work on many texts can be told of: what is done, and how many of how many; a bar for each kind of work."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    bars: dict[str, TaskID] = {}
+
+    def told(what: str, done: int, total: int) -> None:
+        if what not in bars:
+            bars[what] = bar.add_task(what, total=total)
+        bar.update(bars[what], completed=done)
+
+    with bar if console.is_terminal else nullcontext():
+        yield told
 
 
 class ShowProgress(TrainerCallback):

@@ -13,13 +13,15 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
+from attentune.methods import Preparation, parse
 from attentune.tasks import Task
-from attentune.training.encoding import encode
+from attentune.training.columns import prepare, processes
+from attentune.training.encoding import encode, training_texts
 from attentune.training.evaluation import evaluate
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
-from attentune.training.progress import ShowProgress
+from attentune.training.progress import ShowProgress, show_work
 from attentune.training.recipe import Recipe
 from attentune.training.run_folder import RunFolder
 from attentune.training.trainer import Trainer
@@ -48,16 +50,22 @@ def run_recipe(
     model, tokenizer = load_for_classification(
         recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
     )
-    encoded = encode(task, model, tokenizer, recipe.training.max_length)
-    try_method(model, recipe.method, tokenizer, task.splits["train"][0][task.text])
+    first = task.splits["train"][0]
+    try_method(model, recipe.method, tokenizer, first[task.text], first[task.text_pair] if task.text_pair else None)
+    console = console or Console(stderr=True)
+    preparations = _prepared(recipe, task, Path(output), console)
+    encoded = encode(task, model, tokenizer, recipe.training.max_length, preparations)
     folder = RunFolder.create(output)
     folder.write_start(recipe)
+    for preparation in preparations:
+        preparation.save(folder.path)
+        say(preparation.note)
     bf16 = takes_bf16(recipe.training.precision)
     if encoded.note:
         say(encoded.note)
     say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {recipe.method}")
 
-    progress = ShowProgress(console or Console(stderr=True))
+    progress = ShowProgress(console)
     trainer = Trainer(
         model,
         _training_arguments(recipe, folder, bf16, len(encoded.train)),
@@ -100,6 +108,16 @@ def run_recipe(
         }
     )
     return folder
+
+
+def _prepared(recipe: Recipe, task: Task, kept: Path, console: Console) -> list[Preparation]:
+    """What the methods draw from the texts that are trained on."""
+    with show_work(console) as progress:
+        texts = training_texts(task, kept=kept, num_proc=processes(), progress=progress)
+        preparations = prepare(parse(recipe.method), texts)
+    for preparation in preparations:
+        preparation.check()
+    return preparations
 
 
 def _sizes(task: Task) -> str:
