@@ -386,4 +386,4 @@ def test_values_are_checked_in_python_too(wrong):
 def test_methods_that_draw_nothing_have_no_columns():
     (method,) = parse("mdg(0.1)").parts
     assert method.columns == ()
-    assert method.prepare(TrainingTexts(["a text"])) is None
+    assert method.draw(TrainingTexts(["a text"])) is None

@@ -14,7 +14,7 @@ from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArgum
 from attentune.errors import UserError
 from attentune.methods import PMI, TrainingTexts, attach, parse
 from attentune.training import GIVEN, BringColumns, Trainer, add_columns
-from attentune.training.columns import prepare, processes
+from attentune.training.columns import cores, draw
 from attentune.training.trial import try_method
 
 TEXTS = [
@@ -214,7 +214,7 @@ def test_work_is_told_and_done_once_for_equal_columns(tmp_path):
     told = []
     texts = TrainingTexts(TEXTS, PAIRS, cache_dir=tmp_path, progress=lambda *what: told.append(what))
     method = parse("pmi(0.1, min_count=1) + mdg(0.1) + pmi(0.2, min_count=1, heads=1)")
-    (prepared,) = prepare(method, texts)
+    (prepared,) = draw(method, texts)
     assert prepared.note == "pmi(min_count=1): 16 of 16 training texts have related words"
     assert ("counting for pmi", 32, 32) in told
     assert told[-1] == ("pmi(min_count=1)", 16, 16)
@@ -247,7 +247,7 @@ def test_mistakes_of_columns(data, tiny_tokenizer, tmp_path):
 
 def _build(folder, told):
     texts = TrainingTexts(TEXTS, cache_dir=folder, progress=lambda *what: told.put(what))
-    prepare(parse("dependency"), texts)
+    draw(parse("dependency"), texts)
 
 
 def test_processes_of_one_run_wait_for_the_one_that_builds(tmp_path):
@@ -267,7 +267,7 @@ def test_processes_of_one_run_wait_for_the_one_that_builds(tmp_path):
 
 
 def test_as_many_processes_as_cores():
-    assert 1 <= processes() <= 8
+    assert 1 <= cores() <= 8
 
 
 # A trial before the run.

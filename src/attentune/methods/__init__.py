@@ -4,6 +4,7 @@ from attentune.methods.auto import Auto
 from attentune.methods.base import Guide, Method, Sum
 from attentune.methods.blur import Blur
 from attentune.methods.dependency import Dependency
+from attentune.methods.drawn import Drawn, TrainingTexts
 from attentune.methods.guided import Guided, attach
 from attentune.methods.knowledge import Knowledge
 from attentune.methods.mdg import MDG
@@ -11,7 +12,6 @@ from attentune.methods.passes import Pass
 from attentune.methods.patterns import Delim, First, Next, Pattern, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.pmi import PMI
-from attentune.methods.preparation import Preparation, TrainingTexts
 from attentune.methods.schedules import Constant, Linear, Schedule, Warmup
 from attentune.methods.se import SE
 from attentune.methods.spec import METHODS, SpecError, parse
@@ -28,6 +28,7 @@ __all__ = [
     "Constant",
     "Delim",
     "Dependency",
+    "Drawn",
     "First",
     "Guide",
     "Guided",
@@ -38,7 +39,6 @@ __all__ = [
     "Pass",
     "Pattern",
     "Period",
-    "Preparation",
     "Prev",
     "Same",
     "Schedule",

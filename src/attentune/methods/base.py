@@ -17,8 +17,8 @@ from transformers import PreTrainedModel
 from attentune.attention import Reading, Revision, Selection
 from attentune.errors import UserError
 from attentune.methods.auto import Auto
+from attentune.methods.drawn import Drawn, TrainingTexts
 from attentune.methods.passes import Pass
-from attentune.methods.preparation import Preparation, TrainingTexts
 from attentune.methods.schedules import Constant, Schedule
 
 
@@ -42,7 +42,7 @@ class Method:
         """The methods that this one is a sum of: itself."""
         return (self,)
 
-    def prepare(self, texts: TrainingTexts) -> Preparation | None:
+    def draw(self, texts: TrainingTexts) -> Drawn | None:
         """What the method draws from the texts that are trained on, to make its columns of; None where it has none.
 
         A UserError where something that this takes is missing.

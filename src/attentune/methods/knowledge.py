@@ -23,14 +23,14 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding
 
-from attentune.attention import Reading
+from attentune.attention import Entries, Reading
 from attentune.errors import UserError
 from attentune.functional import received_loss
 from attentune.methods.base import _default
 from attentune.methods.by_heads import ByHeads
+from attentune.methods.drawn import TrainingTexts
 from attentune.methods.passes import Pass
-from attentune.methods.preparation import TrainingTexts
-from attentune.methods.priors import PMI, Entries, Prior, build_priors, gather, prior_columns, received_of, target_of
+from attentune.methods.priors import PMI, Prior, build_priors, gather, prior_columns, received_of
 from attentune.methods.priors.relations import COLUMNS
 from attentune.methods.towards import loss_towards, readings_towards
 
@@ -60,7 +60,7 @@ class Knowledge(ByHeads):
         raise NotImplementedError
 
     @property
-    def drawn(self) -> str:
+    def label(self) -> str:
         """A name for the prior: `pmi`, or `pmi(window=10)` where it isn't drawn by the defaults."""
         given = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != _default(f)}
         shown = [f"{name}={self.text_of(name, given[name])}" for name in self.drawn_by if name in given]
@@ -69,9 +69,9 @@ class Knowledge(ByHeads):
     @property
     def columns(self) -> tuple[str, ...]:
         """Of each row of P: which tokens give how much to which."""
-        return tuple(f"{self.drawn}_{column}" for column in COLUMNS)
+        return tuple(f"{self.label}_{column}" for column in COLUMNS)
 
-    def prepare(self, texts: TrainingTexts) -> "Related":
+    def draw(self, texts: TrainingTexts) -> "Related":
         """The relations between the words of each text, from the cache where they are in it."""
         prior = self.prior(texts)
         rows = build_priors(
@@ -80,9 +80,9 @@ class Knowledge(ByHeads):
             texts.pairs,
             cache_dir=texts.cache_dir,
             num_proc=texts.num_proc,
-            progress=lambda done, total: texts.progress(self.drawn, done, total),
+            progress=lambda done, total: texts.progress(self.label, done, total),
         )
-        return Related(self.drawn, prior, rows, self.nothing)
+        return Related(self.label, prior, rows, self.nothing)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], shape: tuple[int, int], pad_left: bool) -> Mapping[str, Any]:
         """All entries of P in one list."""
@@ -92,12 +92,12 @@ class Knowledge(ByHeads):
                 raise UserError(f"a row of this batch lacks the column {missing[0]!r}; {self._how}")
         starts = [shape[1] - len(row["input_ids"]) for row in rows] if pad_left else None
         found = gather(*([row[name] for row in rows] for name in self.columns), length=shape[1], starts=starts)
-        named = {f"{self.drawn}_{name}": part for name, part in found._asdict().items()}
-        return {**named, f"{self.drawn}_shape": shape}
+        named = {f"{self.label}_{name}": part for name, part in found._asdict().items()}
+        return {**named, f"{self.label}_shape": shape}
 
     def reads(self, seen: Pass) -> tuple[Reading, ...]:
         """What the target takes; nothing in a pass without the columns, as evaluation is: only its loss can't be had."""
-        if f"{self.drawn}_shape" not in seen.given:
+        if f"{self.label}_shape" not in seen.given:
             return ()
         if self.target == "received":
             return ("received",)
@@ -105,8 +105,8 @@ class Knowledge(ByHeads):
 
     def loss(self, seen: Pass) -> Tensor:
         """The squared error, summed over layers."""
-        if f"{self.drawn}_shape" not in seen.given:
-            raise UserError(f"{self.drawn} has nothing to guide by: {self._how}")
+        if f"{self.label}_shape" not in seen.given:
+            raise UserError(f"{self.label} has nothing to guide by: {self._how}")
         if self.target == "map":
             return loss_towards(seen, even=False)
         losses: list[Tensor] = []
@@ -119,24 +119,23 @@ class Knowledge(ByHeads):
             )
         return torch.stack(losses).sum()
 
-    def _rows(self, seen: Pass, queries: int, keys: int) -> Tensor:
-        """P for the last `queries` of `keys` tokens, the same for all heads: (batch, 1, queries, keys)."""
-        entries, (batch, length) = self._given(seen, keys, None if seen.ids is None else len(seen.ids))
-        return target_of(entries, batch, length)[:, None, keys - queries :]
+    def _rows(self, seen: Pass, queries: int, keys: int) -> Entries:
+        """P, in a pass that is given all of its tokens: then there are as many queries as keys."""
+        return self._given(seen, keys, None if seen.ids is None else len(seen.ids))[0]
 
     def _given(self, seen: Pass, keys: int, called: int | None) -> tuple[Entries, tuple[int, int]]:
-        batch, length = seen.given[f"{self.drawn}_shape"]
+        batch, length = seen.given[f"{self.label}_shape"]
         if called not in (None, batch):
             raise UserError(
-                f"{self.drawn} was given for {batch} texts, but the model is called with {called}: give the columns of "
+                f"{self.label} was given for {batch} texts, but the model is called with {called}: give the columns of "
                 "the batch that the model is called with"
             )
         if length != keys:
             raise UserError(
-                f"{self.drawn} was given for texts of {length} tokens, but the model's attention has {keys}: give the "
+                f"{self.label} was given for texts of {length} tokens, but the model's attention has {keys}: give the "
                 "columns of the batch that the model is called with"
             )
-        return Entries(*(seen.given[f"{self.drawn}_{name}"] for name in Entries._fields)), (batch, length)
+        return Entries(*(seen.given[f"{self.label}_{name}"] for name in Entries._fields)), (batch, length)
 
     @property
     def _how(self) -> str:

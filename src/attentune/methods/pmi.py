@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from attentune.errors import UserError
 from attentune.methods.by_heads import ByHeads
+from attentune.methods.drawn import TrainingTexts
 from attentune.methods.knowledge import Knowledge
-from attentune.methods.preparation import TrainingTexts
 from attentune.methods.priors.pmi import PMI as PMIPrior
 from attentune.methods.priors.pmi import check_counts, stem_of
 from attentune.methods.priors.relations import check_top

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from attentune.errors import UserError
 from attentune.methods.by_heads import ByHeads
+from attentune.methods.drawn import TrainingTexts
 from attentune.methods.knowledge import Knowledge
-from attentune.methods.preparation import TrainingTexts
 from attentune.methods.priors.text_form import most_as_text, read_most
 from attentune.methods.priors.wordsim import WORDNET
 from attentune.methods.priors.wordsim import WordSim as WordSimPrior

@@ -13,37 +13,37 @@ import datasets
 from transformers import BatchEncoding
 
 from attentune.errors import UserError
-from attentune.methods import Method, Preparation, Sum, TrainingTexts, parse
+from attentune.methods import Drawn, Method, Sum, TrainingTexts, parse
 
 WORKERS = 8
 """So many processes at most; more would wait for the one that writes."""
 
 
-def processes() -> int:
+def cores() -> int:
     """How many processes to draw priors in: those of this machine's cores that we may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, WORKERS)
 
 
-def prepare(method: Sum, texts: TrainingTexts) -> list[Preparation]:
+def draw(method: Sum, texts: TrainingTexts) -> list[Drawn]:
     """What the methods draw from the texts; once, where several have the same columns."""
-    found: dict[tuple[str, ...], Preparation] = {}
+    found: dict[tuple[str, ...], Drawn] = {}
     for part in method.parts:
         if part.columns in found:
             continue
-        prepared = part.prepare(texts)
-        if prepared is not None:
-            found[part.columns] = prepared
+        mine = part.draw(texts)
+        if mine is not None:
+            found[part.columns] = mine
     return list(found.values())
 
 
 def columns_of(
-    preparations: Sequence[Preparation], rows: Sequence[int], encoded: BatchEncoding, *texts: Sequence[str]
+    drawn: Sequence[Drawn], rows: Sequence[int], encoded: BatchEncoding, *texts: Sequence[str]
 ) -> dict[str, Sequence[Any]]:
     """The columns of all methods for some rows of the data, beside what the tokenizer made of their texts."""
     columns: dict[str, Sequence[Any]] = {}
-    for preparation in preparations:
-        columns.update(preparation.columns(rows, encoded, *texts))
+    for part in drawn:
+        columns.update(part.columns(rows, encoded, *texts))
     return columns
 
 
@@ -94,11 +94,11 @@ def add_columns(
         num_proc,
         progress,
     )
-    preparations = prepare(method, texts)
-    for preparation in preparations:
-        preparation.check()
+    drawn = draw(method, texts)
+    for part in drawn:
+        part.check()
         if folder is not None:
-            preparation.save(folder)
+            part.save(folder)
     dataset = dataset.remove_columns([name for name in method.columns if name in dataset.column_names])
 
     def columns(batch: Mapping[str, list[Any]], rows: list[int]) -> dict[str, Sequence[Any]]:
@@ -113,6 +113,6 @@ def add_columns(
                     "gave the tokenizer, such as truncation=True, max_length=128"
                 )
         own = {name: values for name, values in dict(encoded).items() if name not in batch}
-        return {**own, **columns_of(preparations, rows, encoded, *given)}
+        return {**own, **columns_of(drawn, rows, encoded, *given)}
 
     return dataset.map(columns, batched=True, with_indices=True, desc="columns of the method")

@@ -8,7 +8,7 @@ import datasets
 import numpy as np
 from transformers import DataCollatorWithPadding, PreTrainedModel
 
-from attentune.methods import Preparation, TrainingTexts
+from attentune.methods import Drawn, TrainingTexts
 from attentune.tasks import Task
 from attentune.training.columns import columns_of
 from attentune.training.lengths import longest_length, padding_multiple
@@ -26,16 +26,14 @@ class Encoded:
     """What the user should know of texts that were cut."""
 
 
-def encode(
-    task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int, preparations: Sequence[Preparation] = ()
-) -> Encoded:
+def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int, drawn: Sequence[Drawn] = ()) -> Encoded:
     """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut.
 
-    The training split has the columns that methods have prepared.
+    The training split has the columns that methods have drawn.
     """
     longest = longest_length(model, tokenizer, max_length)
-    prepared = {"train": preparations, "validation": ()}
-    splits = {name: _tokenize(task, name, tokenizer, longest, given) for name, given in prepared.items()}
+    of_split = {"train": drawn, "validation": ()}
+    splits = {name: _tokenize(task, name, tokenizer, longest, given) for name, given in of_split.items()}
     cut = [
         f"{number:,} of {len(rows):,} {name} texts"
         for name, rows in splits.items()
@@ -62,15 +60,13 @@ def training_texts(task: Task, **how: Any) -> TrainingTexts:
     return TrainingTexts(rows[task.text], rows[task.text_pair] if task.text_pair else None, **how)
 
 
-def _tokenize(
-    task: Task, split: str, tokenizer: Any, longest: int, preparations: Sequence[Preparation]
-) -> datasets.Dataset:
+def _tokenize(task: Task, split: str, tokenizer: Any, longest: int, drawn: Sequence[Drawn]) -> datasets.Dataset:
     rows = task.splits[split]
 
     def tokens(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, Any]:
         texts = [batch[task.text], *([batch[task.text_pair]] if task.text_pair else [])]
         encoded = tokenizer(*texts, truncation=True, max_length=longest)
-        columns: dict[str, Any] = {**encoded, **columns_of(preparations, numbers, encoded, *texts)}
+        columns: dict[str, Any] = {**encoded, **columns_of(drawn, numbers, encoded, *texts)}
         columns["labels"] = batch[task.label]
         columns["length"] = [len(ids) for ids in columns["input_ids"]]
         columns["is_cut"] = are_cut(encoded)

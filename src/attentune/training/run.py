@@ -13,9 +13,9 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods import Preparation, parse
+from attentune.methods import Drawn, parse
 from attentune.tasks import Task
-from attentune.training.columns import prepare, processes
+from attentune.training.columns import cores, draw
 from attentune.training.encoding import encode, training_texts
 from attentune.training.evaluation import evaluate
 from attentune.training.memory import peak_memory_mb
@@ -53,13 +53,13 @@ def run_recipe(
     first = task.splits["train"][0]
     try_method(model, recipe.method, tokenizer, first[task.text], first[task.text_pair] if task.text_pair else None)
     console = console or Console(stderr=True)
-    preparations = _prepared(recipe, task, Path(output), console)
-    encoded = encode(task, model, tokenizer, recipe.training.max_length, preparations)
+    drawn = _drawn(recipe, task, Path(output), console)
+    encoded = encode(task, model, tokenizer, recipe.training.max_length, drawn)
     folder = RunFolder.create(output)
     folder.write_start(recipe)
-    for preparation in preparations:
-        preparation.save(folder.path)
-        say(preparation.note)
+    for part in drawn:
+        part.save(folder.path)
+        say(part.note)
     bf16 = takes_bf16(recipe.training.precision)
     if encoded.note:
         say(encoded.note)
@@ -110,14 +110,14 @@ def run_recipe(
     return folder
 
 
-def _prepared(recipe: Recipe, task: Task, kept: Path, console: Console) -> list[Preparation]:
+def _drawn(recipe: Recipe, task: Task, kept: Path, console: Console) -> list[Drawn]:
     """What the methods draw from the texts that are trained on."""
     with show_work(console) as progress:
-        texts = training_texts(task, kept=kept, num_proc=processes(), progress=progress)
-        preparations = prepare(parse(recipe.method), texts)
-    for preparation in preparations:
-        preparation.check()
-    return preparations
+        texts = training_texts(task, kept=kept, num_proc=cores(), progress=progress)
+        drawn = draw(parse(recipe.method), texts)
+    for part in drawn:
+        part.check()
+    return drawn
 
 
 def _sizes(task: Task) -> str:

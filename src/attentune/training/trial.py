@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from attentune.methods import Method, Sum, TrainingTexts, attach
 from attentune.training.collation import GIVEN, BringColumns
-from attentune.training.columns import columns_of, prepare
+from attentune.training.columns import columns_of, draw
 
 FEW_TOKENS = 8
 
@@ -40,7 +40,7 @@ def _one_row(method: Sum, tokenizer: Any, texts: list[str]) -> dict[str, Any]:
     columns = [first] if pairs is None else [first, pairs]
     encoded = tokenizer(*columns, truncation=True, max_length=FEW_TOKENS)
     with TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # not in the cache, which is for what is trained on
-        preparations = prepare(method, TrainingTexts(first, pairs, cache_dir=Path(folder)))
-        row = {**encoded, **columns_of(preparations, [0], encoded, *columns)}
+        drawn = draw(method, TrainingTexts(first, pairs, cache_dir=Path(folder)))
+        row = {**encoded, **columns_of(drawn, [0], encoded, *columns)}
     collate = BringColumns(method, lambda rows: {name: torch.tensor([rows[0][name]]) for name in encoded})
     return collate([{name: values[0] for name, values in row.items()}])

@@ -4,7 +4,7 @@ from attentune.methods.priors.build import build_priors
 from attentune.methods.priors.dependency import Dependency
 from attentune.methods.priors.pmi import PMI
 from attentune.methods.priors.relations import Prior, Relations, TokenPrior, prior_columns, relations, token_prior
-from attentune.methods.priors.targets import Entries, dense_received, dense_target, gather, received_of, target_of
+from attentune.methods.priors.targets import dense_received, dense_target, gather, received_of
 from attentune.methods.priors.words import Alignment, Text, align, split_words
 from attentune.methods.priors.wordsim import WordSim
 
@@ -12,7 +12,6 @@ __all__ = [
     "PMI",
     "Alignment",
     "Dependency",
-    "Entries",
     "Prior",
     "Relations",
     "Text",
@@ -27,6 +26,5 @@ __all__ = [
     "received_of",
     "relations",
     "split_words",
-    "target_of",
     "token_prior",
 ]

@@ -4,13 +4,13 @@ Both are gathers of what is stored; nothing is computed from texts here.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from attentune.attention import Entries
 from attentune.errors import UserError
 
 
@@ -34,7 +34,7 @@ def dense_target(
             [[0., 0.],
              [1., 0.]]])
     """
-    return target_of(gather(query, key, value, length=length, starts=starts), len(query), length)
+    return gather(query, key, value, length=length, starts=starts).dense(len(query), length, length)
 
 
 def dense_received(
@@ -53,23 +53,6 @@ def dense_received(
     tensor([[0.2500, 0.7500, 0.0000, 0.0000]])
     """
     return received_of(gather(query, key, value, length=length, starts=starts), len(query), length)
-
-
-class Entries(NamedTuple):
-    """The entries of P of a whole batch: P[row, query, key] = value."""
-
-    row: Tensor
-    query: Tensor
-    key: Tensor
-    value: Tensor
-
-
-def target_of(entries: Entries, batch: int, length: int) -> Tensor:
-    """`dense_target` of entries, where they are."""
-    row, q, k, v = entries
-    target = torch.zeros(batch, length, length, device=v.device)  # (batch, queries, keys)
-    target[row, q, k] = v
-    return target
 
 
 def received_of(entries: Entries, batch: int, length: int) -> Tensor:

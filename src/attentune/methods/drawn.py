@@ -1,6 +1,6 @@
 """What methods draw from the texts that are trained on, before training: the seam between them and the data pipeline.
 
-A pipeline gives each method the texts (`TrainingTexts`), and asks what comes of it (`Preparation`) for columns of the
+A pipeline gives each method the texts (`TrainingTexts`), and asks what comes of it (`Drawn`) for columns of the
 rows that it tokenizes, which `Method.collate` brings to a pass.
 """
 
@@ -19,14 +19,14 @@ class TrainingTexts:
     texts: Sequence[str]
     pairs: Sequence[str] | None = None
     kept: Path | None = None
-    """A folder in which an earlier `Preparation.save` may have left what need not be counted again."""
+    """A folder in which an earlier `Drawn.save` may have left what need not be counted again."""
     cache_dir: Path | None = None
     num_proc: int = 1
     progress: Callable[[str, int, int], None] = lambda what, done, total: None
     """Is told what is being done, and how many of how many texts are."""
 
 
-class Preparation(Protocol):
+class Drawn(Protocol):
     """What a method has drawn from all texts, ready to make columns of each."""
 
     @property
