@@ -5,6 +5,7 @@ of a stock transformers model while it runs.
 """
 
 from attentune.attention.attend import Attended, Backend, attend
+from attentune.attention.entries import Entries
 from attentune.attention.observe import Observation, Observer, Revision, count_layers, observe
 from attentune.attention.readings import Mass, Overlap, Reach, Reading, mass, overlap, reach
 from attentune.attention.selection import Selection
@@ -13,6 +14,7 @@ from attentune.attention.wrapped import base_model
 __all__ = [
     "Attended",
     "Backend",
+    "Entries",
     "Mass",
     "Observation",
     "Observer",

@@ -17,6 +17,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from attentune.attention import kernels
 from attentune.attention.dense_mass import dense_mass
+from attentune.attention.entries import Entries, entries_mass
 from attentune.attention.fused import fused_attention
 from attentune.attention.masks import Allowed, allow, reading_dtype
 from attentune.attention.overlap import overlap_of
@@ -173,6 +174,8 @@ def _attend_fused(
 def _targeted(reading: Targeted, query: Tensor, key: Tensor, allowed: Allowed, scale: float, lse: Tensor) -> Tensor:
     if reading.is_reach:
         return reach_of(reading, allowed, (*query.shape[:3], key.shape[2])).to(lse.dtype)
+    if isinstance(reading.target, Entries):
+        return _where_alive(allowed, entries_mass(reading.target, query, key, allowed, scale, lse))
     if reading.is_sparse:
         return sparse_mass(reading.target, query, key, allowed, scale, lse)
     return _where_alive(allowed, dense_mass(query, key, allowed, scale, lse, reading.target.to(lse.dtype)))
@@ -213,13 +216,18 @@ def _takes_reference(backend: str, asked: tuple[Known, ...], mask: Tensor | None
         reason = "the mask needs a gradient"
     elif query_weight is not None and query_weight.requires_grad:
         reason = "query_weight needs a gradient"
-    elif any(isinstance(reading, Targeted) and reading.target.requires_grad for reading in asked):
+    elif any(isinstance(reading, Targeted) and _takes_gradient(reading) for reading in asked):
         reason = "the target of a mass needs a gradient"
     if reason and backend == "fused":
         raise UserError(f"the fused backend keeps no map, but {reason}; use backend='reference' (or 'auto')")
     if reason:
         _say_once(f"attend takes the reference backend, which keeps every attention map in memory: {reason}")
     return bool(reason)
+
+
+def _takes_gradient(reading: Targeted) -> bool:
+    target = reading.target
+    return (target.value if isinstance(target, Entries) else target).requires_grad
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from attentune.attention.entries import Entries
 from attentune.attention.selection import Selection
 from attentune.errors import UserError
 
@@ -28,7 +29,7 @@ NAMED = ("received", "sharpness", "entropy", "maps")
 OF_LAYERS = ("outputs", "values")
 """What `observe` takes from a layer's call itself, beside what `attend` reads."""
 
-Target = Tensor | Callable[[int, int], Tensor]
+Target = Tensor | Entries | Callable[[int, int], Tensor | Entries]
 """A target P, or what makes it of the numbers of queries and keys, for where these are known only when a layer runs."""
 
 
@@ -41,7 +42,7 @@ class Mass:
 
     def resolved(self, full: tuple[int, ...], device: torch.device) -> "Targeted":
         """The reading with its target made, for maps of (batch, heads, queries, keys)."""
-        target = self.target if isinstance(self.target, Tensor) else _checked(self.target(full[2], full[3]))
+        target = _checked(self.target(full[2], full[3])) if callable(self.target) else self.target
         found = Targeted(target.to(device), self.name, isinstance(self, Reach))
         found.check_fits(full)
         return found
@@ -66,12 +67,15 @@ class Overlap:
 class Targeted:
     """A mass or a reach whose target is known."""
 
-    target: Tensor
+    target: Tensor | Entries
     name: str
     is_reach: bool
 
     def check_fits(self, full: tuple[int, ...]) -> None:
         """Raise an error if this can't be a target for maps of (batch, heads, queries, keys)."""
+        if isinstance(self.target, Entries):
+            self._check_entries(self.target, full)
+            return
         shape = tuple(self.target.shape)
         wanted = full
         if self.is_sparse:
@@ -89,10 +93,25 @@ class Targeted:
         ):
             raise UserError(f"the target of {self.name} names the key {int(self.target.max())}; there are {full[3]}")
 
+    def _check_entries(self, entries: Entries, full: tuple[int, ...]) -> None:
+        if len({part.shape for part in entries}) > 1 or entries.row.dim() != 1:
+            raise UserError(
+                f"the entries of {self.name} are {[tuple(part.shape) for part in entries]}, not all of one length"
+            )
+        if entries.row.device.type != "cpu" or not entries.row.numel():
+            return
+        for what, part, size in (
+            ("row", entries.row, full[0]),
+            ("query", entries.query, full[2]),
+            ("key", entries.key, full[3]),
+        ):
+            if not 0 <= int(part.min()) <= int(part.max()) < size:
+                raise UserError(f"an entry of {self.name} names the {what} {int(part.max())}; there are {size}")
+
     @property
     def is_sparse(self) -> bool:
         """Whether the target names one key for each query instead of giving every P[q, k]."""
-        return not self.target.is_floating_point()
+        return isinstance(self.target, Tensor) and not self.target.is_floating_point()
 
 
 Reading = str | Mass | Overlap
@@ -104,14 +123,15 @@ def mass(target: Target, name: str = "mass") -> Mass:
     """Ask `attend` for the attention that falls on a target.
 
     An integer `target` is sparse: (batch, queries) or (batch, heads, queries), the one key that each query should look
-    at, −1 for none. A floating-point `target` is dense: P, broadcastable to (batch, heads, queries, keys). A function
-    is asked for either of them with the numbers of queries and keys. Several masses in one call need several names.
+    at, −1 for none. A floating-point `target` is dense: P, broadcastable to (batch, heads, queries, keys). `Entries` are
+    P where it isn't 0. A function is asked for one of them with the numbers of queries and keys. Several masses in one
+    call need several names.
 
     >>> import torch
     >>> mass(torch.tensor([[1, 2, -1]]), name="next").name
     'next'
     """
-    return Mass(_checked(target) if isinstance(target, Tensor) else target, name)
+    return Mass(target if callable(target) else _checked(target), name)
 
 
 def reach(target: Target, name: str = "reach") -> Reach:
@@ -122,7 +142,7 @@ def reach(target: Target, name: str = "reach") -> Reach:
     >>> reach(torch.tensor([[1, 2, -1]])).name
     'reach'
     """
-    return Reach(_checked(target) if isinstance(target, Tensor) else target, name)
+    return Reach(target if callable(target) else _checked(target), name)
 
 
 def overlap(heads: Selection | None = None, name: str = "overlap") -> Overlap:
@@ -139,7 +159,9 @@ def name_of(reading: Reading | Known) -> str:
     return reading if isinstance(reading, str) else reading.name
 
 
-def _checked(target: Tensor) -> Tensor:
+def _checked(target: Tensor | Entries) -> Tensor | Entries:
+    if isinstance(target, Entries):
+        return target
     if target.dtype == torch.bool or target.is_complex():
         raise UserError(
             f"a mass target is whole numbers (one key a query) or floats (a P for each key), not {target.dtype}"

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout as drop
 
+from attentune.attention.entries import Entries
 from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle, reading_dtype
 from attentune.attention.readings import Known, Overlap, Targeted, name_of
 from attentune.attention.targets import reach_of
@@ -47,6 +48,9 @@ def _reading(reading: Known, maps: Tensor, logs: Tensor, query_weight: Tensor | 
         chosen = list(reading.heads.resolve(maps.shape[1], "head"))
         return maps[:, chosen].sum(dim=1, keepdim=True).square().sum(dim=-1)
     if isinstance(reading, Targeted):
+        if isinstance(reading.target, Entries):
+            batch, _, queries, keys = maps.shape
+            return (maps * reading.target.dense(batch, queries, keys)[:, None]).sum(dim=-1)
         if not reading.is_sparse:
             return (maps * reading.target.to(maps.dtype)).sum(dim=-1)
         target = reading.target if reading.target.dim() == 3 else reading.target[:, None]

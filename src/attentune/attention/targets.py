@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from attentune.attention.entries import Entries, entries_reach
 from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle
 from attentune.attention.readings import Targeted
 
@@ -27,6 +28,8 @@ def sparse_mass(target: Tensor, query: Tensor, key: Tensor, allowed: Allowed, sc
 
 def reach_of(reading: Targeted, allowed: Allowed, full: tuple[int, ...]) -> Tensor:
     """Σ_k P[q, k] over the keys that q may see, for maps of `full`, (batch, heads, queries, keys)."""
+    if isinstance(reading.target, Entries):
+        return entries_reach(reading.target, allowed, full)
     target = reading.target.detach()
     if reading.is_sparse:
         target = _by_head(target)  # (batch, heads or 1, queries)

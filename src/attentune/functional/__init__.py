@@ -2,6 +2,7 @@
 
 from attentune.functional.disagreement import disagreement_loss
 from attentune.functional.guiding import mdg_loss, pdg_loss
+from attentune.functional.knowledge import received_loss
 from attentune.functional.patterns import (
     pattern_loss,
     pattern_loss_from_readings,
@@ -22,6 +23,7 @@ __all__ = [
     "pattern_loss_from_readings",
     "pattern_target",
     "pdg_loss",
+    "received_loss",
     "spread_target",
     "squeeze_excite",
     "ssa_loss",

@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 from attentune.attention import Reading, Revision, Selection
 from attentune.errors import UserError
 from attentune.methods.auto import Auto
+from attentune.methods.drawn import Drawn, TrainingTexts
 from attentune.methods.passes import Pass
 from attentune.methods.schedules import Constant, Schedule
 from attentune.methods.tokens import TokenKinds
@@ -31,18 +32,28 @@ class Method:
     paper: ClassVar[str]
     text_readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {}
     """How a parameter is read from text, where that is not what its name says everywhere."""
-    columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of the training data that are the method's and not the model's."""
     works_on_final_hidden: ClassVar[bool] = False
     """Whether it works on the last hidden states as it finds them, so that no later method may make them anew."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the training data that are the method's and not the model's."""
+        return ()
 
     @property
     def parts(self) -> tuple["Method", ...]:
         """The methods that this one is a sum of: itself."""
         return (self,)
 
+    def draw(self, texts: TrainingTexts) -> Drawn | None:
+        """What the method draws from the texts that are trained on, to make its columns of; None where it has none.
+
+        A UserError where something that this takes is missing.
+        """
+        return None
+
     def collate(self, rows: Sequence[Mapping[str, Any]], shape: tuple[int, int], pad_left: bool) -> Mapping[str, Any]:
-        """Of the method's columns in some rows of data, what a pass is given: tensors for a batch of (batch, length)."""
+        """Of some rows of data, whole as they are, what a pass is given: tensors for a batch of (batch, length)."""
         return {}
 
     @property

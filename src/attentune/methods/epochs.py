@@ -50,9 +50,13 @@ class Epoch:
 class Preparing(Method):
     """A method that makes something of the training data before each epoch."""
 
-    columns: ClassVar[tuple[str, ...]] = (ROW,)
     asks_model: ClassVar[bool] = True
     """Whether it asks the model about the texts for that."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The number of each row."""
+        return (ROW,)
 
     def collate(self, rows: Sequence[Mapping[str, Any]], shape: tuple[int, int], pad_left: bool) -> Mapping[str, Any]:
         """The numbers of a batch's rows."""

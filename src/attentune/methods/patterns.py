@@ -7,18 +7,16 @@ query's reach, as the next token in a decoder, is no target.
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor
 
-from attentune.attention import Reading, Selection
+from attentune.attention import Reading
 from attentune.errors import UserError
 from attentune.functional import pattern_target
-from attentune.methods.base import Guide, Method
-from attentune.methods.heads import Block, choice_as_text, count_or_choice
+from attentune.methods.by_heads import ByHeads
 from attentune.methods.passes import Pass
 from attentune.methods.towards import loss_towards, readings_towards
 
@@ -28,7 +26,7 @@ ByPosition = Literal["first", "next", "prev", "same"]
 
 
 @dataclass(frozen=True)
-class Pattern(Guide):
+class Pattern(ByHeads):
     """The base of the six patterns. `heads` is a count, for the next so many heads of a sum's patterns, or a choice.
 
     >>> for part in (First(heads=4) + Next(heads=[4])).parts:
@@ -38,24 +36,6 @@ class Pattern(Guide):
     """
 
     paper: ClassVar[str] = "Deshpande and Narasimhan 2020, Guiding Attention for Self-Supervised Learning"
-    text_readers: ClassVar[Mapping[str, Callable[[str], Any]]] = {"heads": count_or_choice}
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "heads", count_or_choice(self.heads))
-        super().__post_init__()
-
-    def text_of(self, name: str, value: object) -> str:
-        """Heads are written so that a count isn't taken for the number of a head."""
-        return (
-            choice_as_text(value) if isinstance(value, Selection) and name == "heads" else super().text_of(name, value)
-        )
-
-    def choose_heads(self, before: Sequence[Method]) -> Selection:
-        """A count begins where the counts of the patterns before it end."""
-        if not isinstance(self.heads, Block):
-            return self.heads
-        counts = [part.heads.size for part in before if isinstance(part, Pattern) and isinstance(part.heads, Block)]
-        return Block(size=self.heads.size, start=sum(counts))
 
     def reads(self, seen: Pass) -> tuple[Reading, ...]:
         """Σ_k A², Σ_k A·P, and how much of P is within reach."""

@@ -5,7 +5,7 @@
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -15,18 +15,25 @@ from attentune.errors import UserError
 from attentune.methods.auto import Auto
 from attentune.methods.base import Method, Sum
 from attentune.methods.blur import Blur
+from attentune.methods.dependency import Dependency
 from attentune.methods.disagreement import Disagreement
 from attentune.methods.maskaug import MaskAug
 from attentune.methods.mdg import MDG
 from attentune.methods.patterns import Delim, First, Next, Period, Prev, Same
 from attentune.methods.pdg import PDG
+from attentune.methods.pmi import PMI
+from attentune.methods.quotes import UnclosedQuote, outside_quotes
 from attentune.methods.schedules import SCHEDULES, Schedule
 from attentune.methods.se import SE
 from attentune.methods.ssa import SSA
+from attentune.methods.wordsim import WordSim
 
 METHODS: dict[str, type[Method]] = {
-    kind.name: kind for kind in (MDG, PDG, First, Next, Prev, Same, Delim, Period, Disagreement, Blur, SE, SSA, MaskAug)
-}
+    kind.name: kind
+    for kind in (
+        MDG, PDG, First, Next, Prev, Same, Delim, Period, PMI, Dependency, WordSim, Disagreement, Blur, SE, SSA, MaskAug,
+    )
+}  # fmt: skip
 
 Kind = TypeVar("Kind", bound="Method | Schedule | Auto")
 
@@ -95,8 +102,7 @@ def _split(text: str, separator: str, start: int, stop: int) -> list[tuple[int, 
     """Where the parts between separators stand, outside all brackets."""
     closing: list[tuple[str, int]] = []
     cuts = [start - 1]
-    for position in range(start, stop):
-        character = text[position]
+    for position, character in _unquoted(text, start, stop):
         if character in "([":
             closing.append((")" if character == "(" else "]", position))
         elif character in ")]":
@@ -111,11 +117,18 @@ def _split(text: str, separator: str, start: int, stop: int) -> list[tuple[int, 
     return [(cut + 1, after) for cut, after in pairwise(cuts)]
 
 
+def _unquoted(text: str, start: int, stop: int) -> Iterator[tuple[int, str]]:
+    try:
+        yield from outside_quotes(text, start, stop)
+    except UnclosedQuote as error:
+        raise SpecError(f"this {text[error.position]} is never closed", text, error.position) from None
+
+
 def _closing(text: str, opening: int) -> int:
     """Where the bracket that opens at `opening` is closed; `_split` has made sure that it is."""
     depth = 0
-    for position in range(opening, len(text)):
-        depth += (text[position] in "([") - (text[position] in ")]")
+    for position, character in _unquoted(text, opening, len(text)):
+        depth += (character in "([") - (character in ")]")
         if depth == 0:
             return position
     raise SpecError(f"this {text[opening]!r} is never closed", text, opening)
@@ -162,6 +175,7 @@ def _build(call: _Call, kind: type[Kind], text: str) -> Kind:
     """The method or schedule that a call describes; a bare value is its first parameter."""
     names = [f.name for f in fields(kind)]
     values: dict[str, Any] = {}
+    spots: dict[str, _Piece] = {}
     for key, value in call.arguments:
         if key is None:
             if values or not names:
@@ -178,14 +192,24 @@ def _build(call: _Call, kind: type[Kind], text: str) -> Kind:
         if name in values:
             spot = key or value
             raise SpecError(f"{name} is given twice", text, spot.start, spot.stop)
-        values[name] = _value(kind, name, value, text)
+        values[name], spots[name] = _value(kind, name, value, text), value
+    try:
+        return kind(**values)
+    except (UserError, TypeError) as error:
+        raise _told(error, kind, values, spots, text) from None
+
+
+def _told(error: Exception, kind: type, values: Mapping[str, Any], spots: Mapping[str, _Piece], text: str) -> SpecError:
+    """An error of values that were read, pointing at the first with which they go wrong and don't come right again."""
+    for number in range(len(values), 0, -1):
+        tried = list(values)[:number]
         try:
-            kind(**values)
-        except SpecError:
-            raise
-        except (UserError, TypeError) as error:
-            raise SpecError(str(error), text, value.start, value.stop) from None
-    return kind(**values)
+            kind(**{name: values[name] for name in tried[:-1]})
+        except (UserError, TypeError) as earlier:
+            error = earlier
+        else:
+            break
+    return SpecError(str(error), text, spots[tried[-1]].start, spots[tried[-1]].stop)
 
 
 def _value(kind: type, name: str, value: _Piece, text: str) -> Any:

@@ -10,7 +10,7 @@ import functools
 import torch
 from torch import Tensor
 
-from attentune.attention import Reading, mass, reach
+from attentune.attention import Entries, Reading, mass, reach
 from attentune.attention.readings import Target
 from attentune.functional import pattern_loss_from_readings
 from attentune.methods.passes import Pass
@@ -18,13 +18,17 @@ from attentune.methods.passes import Pass
 
 def readings_towards(target: Target, seen: Pass, *, even: bool = True) -> tuple[Reading, ...]:
     """What to read for a target; `even` says that all that a row holds is 0 or 1, so that P² = P."""
-    if not isinstance(target, Tensor):
+    if callable(target):
         target = functools.cache(target)  # made once, and not for each layer
     reads: list[Reading] = ["sharpness", mass(target, f"{seen.name}.mass"), reach(target, f"{seen.name}.reach")]
     if not even:
-        squares = target.square() if isinstance(target, Tensor) else lambda *sizes: target(*sizes).square()
+        squares = functools.cache(lambda *sizes: _squared(target(*sizes))) if callable(target) else _squared(target)
         reads.append(reach(squares, f"{seen.name}.squares"))
     return tuple(reads)
+
+
+def _squared(target: Tensor | Entries) -> Tensor | Entries:
+    return target.squared() if isinstance(target, Entries) else target.square()
 
 
 def loss_towards(seen: Pass, *, even: bool = True) -> Tensor:

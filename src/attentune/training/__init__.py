@@ -1,5 +1,7 @@
 """Training: a Trainer that takes a method, recipes that say everything about a run, and the folder that a run leaves."""
 
+from attentune.training.collation import GIVEN, BringColumns
+from attentune.training.columns import add_columns
 from attentune.training.hub import push_run
 from attentune.training.loading import load
 from attentune.training.models import load_for_classification
@@ -13,6 +15,8 @@ from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
 __all__ = [
+    "GIVEN",
+    "BringColumns",
     "DataRecipe",
     "LoraRecipe",
     "Prediction",
@@ -21,6 +25,7 @@ __all__ = [
     "RunFolder",
     "Trainer",
     "TrainingRecipe",
+    "add_columns",
     "assigned",
     "is_first",
     "json_line",

@@ -1,5 +1,6 @@
 """A task's texts as tokens, in the order and the batches that training and evaluation want them in."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,8 +8,10 @@ import datasets
 import numpy as np
 from transformers import DataCollatorWithPadding, PreTrainedModel
 
+from attentune.methods import Drawn, TrainingTexts
 from attentune.tasks import Task
 from attentune.training.collation import ROW
+from attentune.training.columns import columns_of
 from attentune.training.lengths import longest_length, padding_multiple
 
 
@@ -30,10 +33,14 @@ class Encoded:
         return self.validation if split == "validation" else self.more[split]
 
 
-def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int) -> Encoded:
-    """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut."""
+def encode(task: Task, model: PreTrainedModel, tokenizer: Any, max_length: int, drawn: Sequence[Drawn] = ()) -> Encoded:
+    """Tokenize what is trained on and what is judged on; texts of more than `max_length` tokens are cut.
+
+    The training split has the columns that methods have drawn.
+    """
     longest = longest_length(model, tokenizer, max_length)
-    splits = {name: _tokenize(task, name, tokenizer, longest) for name in ("train", *task.judged)}
+    splits = {"train": _tokenize(task, "train", tokenizer, longest, drawn)}
+    splits |= {name: _tokenize(task, name, tokenizer, longest) for name in task.judged}
     cut = [
         f"{number:,} of {len(rows):,} {name} texts"
         for name, rows in splits.items()
@@ -60,20 +67,28 @@ def _by_length(rows: datasets.Dataset) -> datasets.Dataset:
     return placed.select(np.argsort(placed["length"], kind="stable"))
 
 
-def _tokenize(task: Task, split: str, tokenizer: Any, longest: int) -> datasets.Dataset:
+def training_texts(task: Task, **how: Any) -> TrainingTexts:
+    """The texts that methods may draw from: those of the training split."""
+    rows = task.splits["train"]
+    return TrainingTexts(rows[task.text], rows[task.text_pair] if task.text_pair else None, **how)
+
+
+def _tokenize(task: Task, split: str, tokenizer: Any, longest: int, drawn: Sequence[Drawn] = ()) -> datasets.Dataset:
     rows = task.splits[split]
 
-    def tokens(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        pairs = [batch[task.text_pair]] if task.text_pair else []
-        encoded = tokenizer(batch[task.text], *pairs, truncation=True, max_length=longest)
-        columns = dict(encoded)
+    def tokens(batch: dict[str, list[Any]], numbers: list[int]) -> dict[str, Any]:
+        texts = [batch[task.text], *([batch[task.text_pair]] if task.text_pair else [])]
+        encoded = tokenizer(*texts, truncation=True, max_length=longest)
+        columns: dict[str, Any] = {**encoded, **columns_of(drawn, numbers, encoded, *texts)}
         columns[ROW] = batch["id"]
         columns["labels"] = batch[task.label]
         columns["length"] = [len(ids) for ids in columns["input_ids"]]
         columns["is_cut"] = are_cut(encoded)
         return columns
 
-    return rows.map(tokens, batched=True, desc=f"tokenizing {split}", remove_columns=rows.column_names)
+    return rows.map(
+        tokens, batched=True, with_indices=True, desc=f"tokenizing {split}", remove_columns=rows.column_names
+    )
 
 
 def are_cut(encoded: Any) -> list[bool]:

@@ -5,7 +5,7 @@ Before an epoch a method may go over all texts first; that is shown too, by the 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -36,6 +36,28 @@ def stage(console: Console, what: str) -> Iterator[None]:
     with Progress(*columns, console=console, transient=True) as shown:
         shown.add_task(what, total=None)
         yield
+
+
+@contextmanager
+def show_work(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Within, work on many texts can be told of: what is done, and how many of how many; a bar for each kind of work."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    bars: dict[str, TaskID] = {}
+
+    def told(what: str, done: int, total: int) -> None:
+        if what not in bars:
+            bars[what] = bar.add_task(what, total=total)
+        bar.update(bars[what], completed=done)
+
+    with bar if console.is_terminal else nullcontext():
+        yield told
 
 
 class ShowProgress(TrainerCallback):

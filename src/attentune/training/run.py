@@ -16,7 +16,7 @@ from transformers import TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods import Preparing, parse, save
+from attentune.methods import Drawn, Preparing, parse, save
 from attentune.tasks import Task
 from attentune.training import processes
 from attentune.training.arguments import rows_of_each, training_arguments
@@ -24,13 +24,14 @@ from attentune.training.card import NAME as CARD
 from attentune.training.card import model_card
 from attentune.training.checkpoints import last_good, sync_to_disk, told_of_disk
 from attentune.training.class_weights import weighted_loss, weights_of_classes
-from attentune.training.encoding import Encoded, encode
+from attentune.training.columns import cores, draw
+from attentune.training.encoding import Encoded, encode, training_texts
 from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
 from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
-from attentune.training.progress import ShowProgress, stage
+from attentune.training.progress import ShowProgress, show_work, stage
 from attentune.training.recipe import Recipe
 from attentune.training.run_folder import RunFolder, versions
 from attentune.training.stopping import StopEarly, StopOnSignal
@@ -110,10 +111,12 @@ class _Run:
     def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
         """All of the run, or the rest of it in a folder that is there."""
         with processes.agreed():
-            task, encoded, model, tokenizer = self._load()
+            task, encoded, model, tokenizer, drawn = self._load()
         with processes.agreed():
             if folder is None:
-                folder = self._begin()
+                folder = self._begin(drawn)
+        for part in drawn:
+            self.say(part.note)
         bf16 = takes_bf16(self.recipe.training.precision)
         if encoded.note:
             self.say(encoded.note)
@@ -166,7 +169,7 @@ class _Run:
                 folder.write_metrics(metrics)
         return folder
 
-    def _load(self) -> tuple[Task, Encoded, Any, Any]:
+    def _load(self) -> tuple[Task, Encoded, Any, Any, list[Drawn]]:
         recipe = self.recipe
         rows_of_each(recipe.training)
         with self.stage("reading the data"):
@@ -178,16 +181,30 @@ class _Run:
             model, tokenizer = load_for_classification(
                 recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
             )
+        first = task.splits["train"][0]
+        try_method(model, recipe.method, tokenizer, first[task.text], first[task.text_pair] if task.text_pair else None)
+        drawn = self._drawn(task)
         with self.stage(f"tokenizing {sum(map(len, task.splits.values())):,} rows"):
-            encoded = encode(task, model, tokenizer, recipe.training.max_length)
-        try_method(model, recipe.method, tokenizer, task.splits["train"][0][task.text])
-        return task, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer
+            encoded = encode(task, model, tokenizer, recipe.training.max_length, drawn)
+        return task, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer, drawn
 
-    def _begin(self) -> RunFolder:
+    def _drawn(self, task: Task) -> list[Drawn]:
+        """What the methods draw from the texts that are trained on."""
+        assert self.console is not None
+        with show_work(self.console) as progress:
+            texts = training_texts(task, kept=self.path, num_proc=cores(), progress=progress)
+            drawn = draw(parse(self.recipe.method), texts)
+        for part in drawn:
+            part.check()
+        return drawn
+
+    def _begin(self, drawn: list[Drawn]) -> RunFolder:
         if not processes.is_first():
             return RunFolder(self.path)
         folder = RunFolder.create(self.path)
         folder.write_start(self.recipe)
+        for part in drawn:
+            part.save(folder.path)
         return folder
 
     def _trainer(

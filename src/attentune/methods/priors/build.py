@@ -14,6 +14,7 @@ from pathlib import Path
 import datasets
 import numpy as np
 import pyarrow as pa
+from filelock import FileLock
 
 from attentune.errors import UserError
 from attentune.methods.priors.relations import Prior, Relations
@@ -55,7 +56,9 @@ def build_priors(
     path = folder / f"{prior.name}-{_digest(prior, examples)}.arrow"
     if not path.is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        _write(path, prior, examples, num_proc, progress)
+        with FileLock(path.with_suffix(".lock")):  # of the processes of one run, one builds and the others wait for it
+            if not path.is_file():
+                _write(path, prior, examples, num_proc, progress)
     progress(len(examples), len(examples))
     return datasets.Dataset.from_file(str(path))
 

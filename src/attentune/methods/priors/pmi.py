@@ -7,11 +7,13 @@ are passed over. The counts never cross texts; the relations of a pair of texts 
 
 import hashlib
 import json
+import os
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,9 +62,7 @@ class PMI:
     @classmethod
     def count(cls, texts: Iterable[str], window: int = 5, min_count: int = 5, top: int | None = 32) -> "PMI":
         """Count over texts. A word seen fewer than `min_count` times has no relations, but keeps its place in windows."""
-        for name, number in (("window", window), ("min_count", min_count)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise UserError(f"{name} must be a whole number, at least 1, not {number!r}")
+        check_counts(window, min_count)
         seen: dict[str, int] = {}
         numbered = [np.array([seen.setdefault(word, len(seen)) for word in folded_words(t)], np.int32) for t in texts]
         lengths = np.array([len(words) for words in numbered], dtype=np.int64)
@@ -74,6 +74,11 @@ class PMI:
         text_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
         upper = _count_pairs(renumbered[words], text_of, window, len(vocabulary))
         return cls(vocabulary, *_positive(upper), window, min_count, top)
+
+    @property
+    def stem(self) -> str:
+        """The name of the files that a run keeps of it."""
+        return stem_of(self.window, self.min_count)
 
     def prepare(self) -> None:
         """Nothing is left to load."""
@@ -106,9 +111,11 @@ class PMI:
         """Write `path`.npz with the values and, beside it, `path`.json with the vocabulary."""
         arrays, words = _files(path)
         arrays.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(arrays, first=self.first, second=self.second, value=self.value)
         head = {"format": FORMAT, "window": self.window, "min_count": self.min_count, "top": self.top}
-        words.write_text(json.dumps({**head, "vocabulary": self.vocabulary}, ensure_ascii=False), encoding="utf-8")
+        with _whole(arrays) as file:
+            np.savez_compressed(file, first=self.first, second=self.second, value=self.value)
+        with _whole(words) as file:  # last: where it is, all is
+            file.write(json.dumps({**head, "vocabulary": self.vocabulary}, ensure_ascii=False).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> "PMI":
@@ -139,6 +146,34 @@ class PMI:
         inside = all(((part >= 0) & (part < len(self.vocabulary))).all() for part in (self.first, self.second))
         if len(shapes) != 1 or not inside or not (np.diff(self._pairs) > 0).all():
             raise UserError(f"{path} does not fit its vocabulary; count it again")
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write in, which is there when the block ends well, and not at all if it doesn't."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_counts(window: int, min_count: int) -> None:
+    """Both must be whole numbers above 0."""
+    for name, number in (("window", window), ("min_count", min_count)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise UserError(f"{name} must be a whole number, at least 1, not {number!r}")
+
+
+def stem_of(window: int, min_count: int) -> str:
+    """The name of the files of a run's counts.
+
+    >>> stem_of(5, 5)
+    'pmi-window5-min5'
+    """
+    return f"pmi-window{window}-min{min_count}"
 
 
 def _files(path: str | Path) -> tuple[Path, Path]:

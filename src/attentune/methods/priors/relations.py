@@ -31,7 +31,9 @@ class Relations(NamedTuple):
 class Prior(Protocol):
     """Knowledge about the words of texts: `relate` says which belong together."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What columns and files are called by."""
 
     def prepare(self) -> None:
         """Load what is needed; a UserError where it is missing."""

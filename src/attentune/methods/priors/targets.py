@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from attentune.attention import Entries
 from attentune.errors import UserError
 
 
@@ -33,10 +34,7 @@ def dense_target(
             [[0., 0.],
              [1., 0.]]])
     """
-    row, q, k, v = _gather(query, key, value, length, starts)
-    target = torch.zeros(len(query), length, length)  # (batch, queries, keys)
-    target[row, q, k] = v
-    return target
+    return gather(query, key, value, length=length, starts=starts).dense(len(query), length, length)
 
 
 def dense_received(
@@ -54,20 +52,31 @@ def dense_received(
     >>> dense_received([[0, 2, 2]], [[1, 1, 0]], [[1.0, 0.5, 0.5]], length=4)
     tensor([[0.2500, 0.7500, 0.0000, 0.0000]])
     """
-    row, _, k, v = _gather(query, key, value, length, starts)
-    given = torch.zeros(len(query), length).index_put_((row, k), v, accumulate=True)  # (batch, keys)
-    rows = torch.tensor([len(np.unique(np.asarray(queries))) for queries in query])
-    return given / rows.clamp(min=1)[:, None]
+    return received_of(gather(query, key, value, length=length, starts=starts), len(query), length)
 
 
-def _gather(
+def received_of(entries: Entries, batch: int, length: int) -> Tensor:
+    """`dense_received` of entries, where they are."""
+    row, q, k, v = entries
+    given = torch.zeros(batch, length, device=v.device).index_put_((row, k), v, accumulate=True)  # (batch, keys)
+    gives = torch.zeros(batch, length, dtype=torch.bool, device=v.device)  # (batch, queries)
+    gives[row, q] = True
+    return given / gives.sum(dim=-1, keepdim=True).clamp(min=1)
+
+
+def gather(
     query: Sequence[ArrayLike],
     key: Sequence[ArrayLike],
     value: Sequence[ArrayLike],
+    *,
     length: int,
-    starts: Sequence[int] | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All examples in one list: which example, query, key, value."""
+    starts: Sequence[int] | None = None,
+) -> Entries:
+    """The entries of all examples in one list.
+
+    >>> gather([[0], [1]], [[1], [0]], [[1.0], [1.0]], length=2).row
+    tensor([0, 1])
+    """
     counts = [len(np.asarray(queries)) for queries in query]
     row = np.repeat(np.arange(len(counts)), counts)
     shift = 0 if starts is None else np.repeat(np.asarray(starts, dtype=np.int64), counts)
@@ -75,7 +84,7 @@ def _gather(
     longest = max((int(part.max()) for part in (q, k) if len(part)), default=-1)
     if longest >= length:
         raise UserError(f"a prior speaks of token {longest}, but the batch has {length} positions: pad it further")
-    return tuple(map(torch.from_numpy, (row, q, k, _flat(value, np.float32))))  # type: ignore[return-value]
+    return Entries(*map(torch.from_numpy, (row, q, k, _flat(value, np.float32))))
 
 
 def _flat(parts: Sequence[ArrayLike], kind: type[np.generic]) -> np.ndarray:
