@@ -329,6 +329,23 @@ def test_numbered_rows_are_the_rows():
         rows[5]
 
 
+def test_a_regression_is_trained_too(tiny_model, tiny_tokenizer, tmp_path):
+    rows = Dataset.from_list([{**row, "labels": 1.0 + 0.05 * row["labels"]} for row in make_rows()])
+    model = tiny_model(num_labels=1, problem_type="regression")
+    trainer = make_trainer(model, tiny_tokenizer, tmp_path, "ssa(mode=hybrid, flip=0.5)", rows, num_train_epochs=4)
+    trainer.train()
+    log = trainer.state.log_history
+    assert max(entry["ssa/right"] for entry in log if "ssa/right" in entry) > 0.5
+    assert max(entry["guide/ssa"] for entry in log if "guide/ssa" in entry) > 0
+
+
+def test_texts_with_several_labels_are_refused(tiny_model, tiny_tokenizer, tmp_path):
+    rows = Dataset.from_list([{**row, "labels": [1.0, 0.0]} for row in make_rows()])
+    model = tiny_model(problem_type="multi_label_classification")
+    with pytest.raises(UserError, match="texts that have one class or one number each"):
+        make_trainer(model, tiny_tokenizer, tmp_path, rows=rows).train()
+
+
 def test_labels_are_made_in_the_precision_of_training(tiny_model, tiny_tokenizer, tmp_path):
     for bf16 in (False, True):
         model, seen = tiny_model(), []
