@@ -2,11 +2,12 @@
 
     python benchmarks/methods.py --tasks rte cola --data-dir glue "mdg(0.05)" "first(0.1, heads=4)" "blur + se"
 
-Every training is one of `attentune train`'s, from the recipe to the run folder: MiniLM, one epoch of 500 examples. Each has a
-process of its own, and the methods take turns with the unguided one, so that noise meets them alike; the median of the ratios
-is what counts, in brackets their range. Time is that of the training alone, without loading and evaluation: on a CPU the
-processor time that it took, which other work on the machine hardly changes, on a GPU the time on the clock. Memory is the
-peak above that of a process that has only imported the libraries; on a GPU, what torch allocated at most.
+Every training is one of `attentune train`'s, from the recipe to the run folder: MiniLM, one epoch of 500 examples if nothing
+else is asked for. Each has a process of its own, and the methods take turns with the unguided one, so that noise meets them
+alike; the median of the ratios is what counts, in brackets their range. The score is the task's deciding one. Time is that
+of the training alone, without loading and evaluation: on a CPU the processor time that it took, which other work on the
+machine hardly changes, on a GPU the time on the clock. Memory is the peak above that of a process that has only imported the
+libraries; on a GPU, what torch allocated at most.
 """
 
 import argparse
@@ -61,7 +62,7 @@ def in_own_process(task: str, method: str, seed: int, options: argparse.Namespac
         "data": {
             "task": task, "data_dir": options.data_dir, "max_train": options.max_train, "max_eval": options.max_eval,
         },
-        "training": {"seed": seed, "epochs": 1, "lr": options.lr, "batch_size": options.batch_size},
+        "training": {"seed": seed, "epochs": options.epochs, "lr": options.lr, "batch_size": options.batch_size},
     }  # fmt: skip
     command = [sys.executable, __file__, "--recipe", json.dumps(recipe)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -96,6 +97,7 @@ def main() -> None:
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--max-train", type=int, default=500)
     parser.add_argument("--max-eval", type=int, default=200)
+    parser.add_argument("--epochs", type=float, default=1)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--lr", type=float, default=5e-5)
     parser.add_argument("--repeats", type=int, default=3, help="trainings of each method, each of another seed")
@@ -121,10 +123,10 @@ def main() -> None:
         for seed in range(1, options.repeats + 1):
             for method in methods:
                 runs.append(in_own_process(task, method, seed, options))
+                if options.json:
+                    options.json.write_text(json.dumps(runs, indent=2) + "\n")
         for method in methods:
             print(row(task, method, runs), flush=True)
-        if options.json:
-            options.json.write_text(json.dumps(runs, indent=2) + "\n")
 
 
 if __name__ == "__main__":
