@@ -57,7 +57,8 @@ def on_hub(monkeypatch: pytest.MonkeyPatch, texts: tuple[str, ...], names: list[
 
 def test_every_name_has_one_line_of_description() -> None:
     assert tasks.names() == [
-        "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax", "rotten-tomatoes",
+        "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli", "ax", "hans",
+        "mednli", "cross-genre-ir", "beir", "rotten-tomatoes",
     ]  # fmt: skip
     assert all("\n" not in tasks.describe(name) and len(tasks.describe(name)) > 40 for name in tasks.names())
 

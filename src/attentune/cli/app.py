@@ -9,9 +9,12 @@ from typing import Any
 import typer
 
 from attentune.cli.demo import demo
+from attentune.cli.evaluate import evaluate
 from attentune.cli.methods import methods
 from attentune.cli.predict import predict
 from attentune.cli.push import push
+from attentune.cli.submit import submit
+from attentune.cli.tasks import tasks
 from attentune.cli.train import train
 from attentune.errors import UserError
 
@@ -54,7 +57,7 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, predict, push, methods):
+for command in (demo, train, evaluate, predict, submit, push, methods, tasks):
     app.command()(_told(command))
 
 

@@ -36,6 +36,12 @@ def train(
     kind: Annotated[
         str | None, typer.Option(help="classification, regression or ranking of your own files. [as the labels look]")
     ] = None,
+    negatives: Annotated[
+        int | None, typer.Option(help="Of rankings: negatives to draw for each relevant document. [4]")
+    ] = None,
+    also: Annotated[
+        list[str] | None, typer.Option(help="Judge the trained model on this task too, as an MNLI run on hans.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help='Such as "mdg(0.01) + pdg(0.0001, tokens=content)"; see methods. [none]')
     ] = None,
@@ -70,7 +76,7 @@ def train(
         "method": method,
         "data": {
             "task": task, "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file,
-            "text": text, "text_pair": text_pair, "label": label, "kind": kind,
+            "text": text, "text_pair": text_pair, "label": label, "kind": kind, "negatives": negatives, "also": tuple(also or ()),
             "max_train": max_train, "max_eval": max_eval,
         },
         "training": {
@@ -160,6 +166,9 @@ def _show(folder: "RunFolder", json: bool) -> None:
         shown.add_row(name + (" (decides)" if name == metrics["deciding"] else ""), f"{value:.4f}")
     if len(scores) > SHOWN_SCORES:
         shown.add_row(f"and {len(scores) - SHOWN_SCORES} more, in metrics.json", "")
+    for other, values in metrics.get("also", {}).items():
+        for name, value in values.items():
+            shown.add_row(f"{other}: {name}", f"{value:.4f}")
     shown.add_row("loss in training", f"{train['loss']:.4f}")
     shown.add_row("training time", f"{train['seconds']:.1f} s for {train['steps']:,} steps")
     shown.add_row("peak memory", f"{train['peak_memory_mb']:,} MB")

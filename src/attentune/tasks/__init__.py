@@ -10,14 +10,15 @@ nothing of tokens and models.
 
 from attentune.tasks.judging import Judged, judge
 from attentune.tasks.label_match import match
-from attentune.tasks.own_files import from_files
+from attentune.tasks.own_files import from_files, to_judge
 from attentune.tasks.ranked import trec_lines
-from attentune.tasks.registry import describe, load, names
+from attentune.tasks.registry import TASKS, describe, load, names
 from attentune.tasks.standard_input import read_lines
 from attentune.tasks.task import Kind, Task
 from attentune.tasks.texts import read_texts
 
 __all__ = [
+    "TASKS",
     "Judged",
     "Kind",
     "Task",
@@ -29,5 +30,6 @@ __all__ = [
     "names",
     "read_lines",
     "read_texts",
+    "to_judge",
     "trec_lines",
 ]

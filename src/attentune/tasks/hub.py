@@ -14,15 +14,22 @@ SECONDS_TO_ANSWER = 10
 
 
 def from_hub(
-    repository: str, config: str | None, *, texts: Sequence[str], labels: Sequence[str], otherwise: str
+    repository: str,
+    config: str | None,
+    *,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    otherwise: str,
+    more: Sequence[str] = (),
 ) -> dict[str, datasets.Dataset]:
-    """The splits of a data set on the hub, as a task holds them; `otherwise` says what to do where that fails."""
+    """The splits of a data set on the hub, as a task holds them, with `more` columns; `otherwise` says what to do where
+    that fails."""
     try:
         found = _load(repository, config)
     except Exception as error:  # the network, the hub, the disk: whatever it was, the user has another way
         why = reason(error)
         raise UserError(f"cannot load {repository} from the Hugging Face hub ({why}); {otherwise}") from error
-    return {name: _as_split(name, rows, texts, labels) for name, rows in found.items()}
+    return {name: _as_split(name, rows, texts, labels, more) for name, rows in found.items()}
 
 
 def _load(repository: str, config: str | None) -> Mapping[str, datasets.Dataset]:
@@ -47,12 +54,15 @@ def _problem(repository: str) -> Exception | None:
     return None
 
 
-def _as_split(name: str, rows: datasets.Dataset, texts: Sequence[str], labels: Sequence[str]) -> datasets.Dataset:
+def _as_split(
+    name: str, rows: datasets.Dataset, texts: Sequence[str], labels: Sequence[str], more: Sequence[str]
+) -> datasets.Dataset:
     ids = rows["idx"] if "idx" in rows.column_names else range(len(rows))
     values = rows["label"]
     if len(labels) == 1 and name.startswith("test"):  # the hub has −1 there, which could be a number
         values = [NO_NUMBER] * len(rows)
-    return split([str(number) for number in ids], {name: rows[name] for name in texts}, values, labels)
+    columns = {column: rows[column] for column in more}
+    return split([str(number) for number in ids], {text: rows[text] for text in texts}, values, labels, **columns)
 
 
 def hub_tables(name: str) -> dict[str, Table]:

@@ -93,6 +93,48 @@ def from_files(
     )
 
 
+def to_judge(
+    file: str | Path,
+    labels: Sequence[str],
+    kind: Kind,
+    *,
+    text: str | None = None,
+    text_pair: str | None = None,
+    label: str | None = None,
+) -> Task:
+    """A task to judge a trained model by, from a file with the labels, or the kind of labels, that it knows.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "new.tsv")
+    ...     _ = file.write_text("text\\tlabel\\na fine film\\tgood\\n")
+    ...     to_judge(file, ("bad", "good"), "classification").splits["validation"]["label"][:]
+    [1]
+    """
+    table = open_table(file)
+    columns = choose(table, text=text, text_pair=text_pair, label=label)
+    rows = read_rows(table, columns, kind)
+    if kind == "classification":
+        unseen = in_order({str(name) for name in rows.labels} - set(labels))
+        if unseen:
+            raise UserError(
+                f"{table.path} has labels that the model does not know: {', '.join(map(shown, unseen[:3]))}; "
+                f"it tells {', '.join(map(repr, labels))} apart"
+            )
+    return Task(
+        name=_name(table),
+        splits={"validation": rows.split(labels)},
+        text="text",
+        text_pair=None if columns.text_pair is None else "text_pair",
+        label="label",
+        labels=tuple(labels),
+        metrics=METRICS[kind],
+        deciding=METRICS[kind][0],
+        source=f"{table.path}: {columns.told()}",
+        kind=kind,
+    )
+
+
 def _told_guess() -> str:
     return "; the labels are numbers, so that a regression is trained (--kind classification takes them for names)"
 

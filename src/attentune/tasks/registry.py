@@ -6,17 +6,18 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from attentune.errors import UserError
-from attentune.tasks import rotten_tomatoes
+from attentune.tasks import beir, cross_genre, inference, rotten_tomatoes
 from attentune.tasks.glue import Glue
 from attentune.tasks.glue_tasks import GLUE
-from attentune.tasks.task import Task
+from attentune.tasks.task import Kind, Task
 
 
 @dataclass(frozen=True)
 class BuiltIn:
     """A task that comes with the library, as it is listed."""
 
-    load: Callable[[Path | None], Task]
+    load: Callable[..., Task]
+    """Takes the folder of the data, or None; of rankings, how many negatives to draw as well."""
     asks: str
     """What the model has to tell, as a question."""
     rows: str
@@ -24,13 +25,14 @@ class BuiltIn:
     metric: str
     data: str
     """How to get the data."""
+    kind: Kind = "classification"
 
 
 GLUE_DATA = "without --data-dir the hub (nyu-mll/glue), with it the folder {}/ of the official download"
 
 
 def _glue(task: Glue, asks: str, rows: str, metric: str) -> BuiltIn:
-    return BuiltIn(task.load, asks, rows, metric, GLUE_DATA.format(task.folder))
+    return BuiltIn(task.load, asks, rows, metric, GLUE_DATA.format(task.folder), task.kind)
 
 
 TASKS = {
@@ -59,6 +61,36 @@ TASKS = {
         "MNLI's question, by linguistic phenomenon; nothing to train on",
         "0 / 0 / 1,104",
         "Matthews correlation",
+    ),
+    "hans": BuiltIn(
+        inference.hans,
+        "does the premise entail the hypothesis, where overlap of words misleads?",
+        "30,000 / 30,000",
+        "accuracy, told by heuristic and label, and by subcase",
+        "without --data-dir the hub (jhu-cogsci/hans), with it the authors' heuristics_evaluation_set.txt",
+    ),
+    "mednli": BuiltIn(
+        inference.mednli,
+        "does the clinical premise entail the hypothesis, contradict it, or neither?",
+        "11,232 / 1,395 / 1,422",
+        "accuracy",
+        f"credentialed users only ({inference.MEDNLI_SITE}); --data-dir with mli_train_v1.jsonl, mli_dev_v1.jsonl, …",
+    ),
+    cross_genre.NAME: BuiltIn(
+        cross_genre.load,
+        "which publication supports the claim of a health news article?",
+        "5,034 claims",
+        "MRR, R@1, 3, 5, 20",
+        f"from the authors ({cross_genre.SITE}); --data-dir with their CSV and JSON files",
+        "ranking",
+    ),
+    "beir": BuiltIn(
+        beir.load,
+        "which documents are relevant to the query? Your own data",
+        "yours",
+        "MRR, R@1, 3, 5, 20",
+        "--data-dir with corpus.jsonl, queries.jsonl, qrels/ and candidates/ in TREC run format",
+        "ranking",
     ),
     rotten_tomatoes.NAME: BuiltIn(
         rotten_tomatoes.load,
@@ -89,16 +121,22 @@ def describe(name: str) -> str:
     return f"{task.asks} ({task.rows} rows; {task.metric})"
 
 
-def load(name: str, data_dir: str | Path | None = None) -> Task:
+def load(name: str, data_dir: str | Path | None = None, *, negatives: int | None = None) -> Task:
     """A task by its name, from the files in `data_dir` or, without one, from where it can be had.
 
-    `data_dir` is the folder that holds `RTE/`, `CoLA/`, … or the data set's own folder.
+    `data_dir` is the folder that holds `RTE/`, `CoLA/`, … or the data set's own folder. Rankings draw so many `negatives`
+    for each relevant document to train on.
 
     >>> load("rtee")
     Traceback (most recent call last):
     attentune.errors.UserError: there is no task 'rtee' (did you mean 'rte'?); give one of cola, sst2, ...
     """
-    return TASKS[_known(name)].load(None if data_dir is None else Path(data_dir))
+    task, folder = TASKS[_known(name)], None if data_dir is None else Path(data_dir)
+    if task.kind == "ranking":
+        return task.load(folder, negatives)
+    if negatives is not None:
+        raise UserError(f"--negatives is for rankings, and {_known(name)} is none (given: {negatives}); leave it out")
+    return task.load(folder)
 
 
 def _known(name: str) -> str:

@@ -2,6 +2,7 @@
 but those of a new head."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +44,12 @@ def load_for_classification(
         transformers_logging.set_verbosity(before)
     check_weights(name, model, info, new_head=labels is not None)
     return model, tokenizer
+
+
+def labels_of(folder: str | Path) -> tuple[str, ...]:
+    """The names of the outputs of a saved model, which is not loaded for it."""
+    config = AutoConfig.from_pretrained(folder)
+    return tuple(str(name) for _, name in sorted(dict(config.id2label or {}).items()))
 
 
 def _require_padding(name: str, tokenizer: Any, config: Any) -> None:

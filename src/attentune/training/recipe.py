@@ -28,6 +28,8 @@ class DataRecipe(_Part):
     text_pair: str | None = None
     label: str | None = None
     kind: tasks.Kind | None = None
+    negatives: int | None = Field(default=None, ge=1)
+    also: tuple[str, ...] = ()
     max_train: int | None = Field(default=None, ge=1)
     max_eval: int | None = Field(default=None, ge=1)
 
@@ -45,6 +47,10 @@ class DataRecipe(_Part):
             )
         if self.task and self.kind:
             raise ValueError(f"--kind is for your own files; the task {self.task} has its own (given: {self.kind})")
+        if self.train_file and self.negatives:
+            raise ValueError(
+                "--negatives is for the rankings among the tasks; your own file gives its negatives itself"
+            )
         if self.task and columns:
             flags = ", ".join("--" + name.replace("_", "-") for name in columns)
             raise ValueError(f"{flags} name columns of your own files; the task {self.task} has its own")
@@ -58,7 +64,7 @@ class DataRecipe(_Part):
     def load(self, seed: int) -> tasks.Task:
         """The data itself, cut to size where that is asked for."""
         if self.task:
-            task = tasks.load(self.task, self.data_dir)
+            task = tasks.load(self.task, self.data_dir, negatives=self.negatives)
         else:
             task = tasks.from_files(
                 self.train_file or "",

@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 from torch import nn
-from transformers import TrainerCallback, set_seed
+from transformers import PreTrainedModel, TrainerCallback, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
@@ -27,10 +27,12 @@ from attentune.training.class_weights import weighted_loss, weights_of_classes
 from attentune.training.columns import cores, draw
 from attentune.training.encoding import Encoded, encode, training_texts
 from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
+from attentune.training.evaluations import Other
 from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
 from attentune.training.precision import takes_bf16
+from attentune.training.prediction import Predictor
 from attentune.training.progress import ShowProgress, show_work, stage
 from attentune.training.recipe import Recipe
 from attentune.training.run_folder import RunFolder, versions
@@ -111,7 +113,7 @@ class _Run:
     def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
         """All of the run, or the rest of it in a folder that is there."""
         with processes.agreed():
-            task, encoded, model, tokenizer, drawn = self._load()
+            task, others, encoded, model, tokenizer, drawn = self._load()
         with processes.agreed():
             if folder is None:
                 folder = self._begin(drawn)
@@ -136,7 +138,7 @@ class _Run:
         finally:
             progress.stop()
         losses = processes.gathered(result.training_loss)
-        metrics = {
+        metrics: dict[str, Any] = {
             "task": task.name,
             "method": self.recipe.method,
             "seed": self.recipe.training.seed,
@@ -160,7 +162,8 @@ class _Run:
         with processes.agreed():
             if processes.is_first():
                 card = model_card(self.recipe, metrics, versions(), task.source)
-                _save(trainer.plain_model, tokenizer, folder, card)
+                plain = _save(trainer.plain_model, tokenizer, folder, card)
+                metrics["also"] = self._judge_others(others, plain, tokenizer, folder)
                 folder.write_log(trainer.state.log_history)
                 folder.write_judged(judged, tag=self.recipe.method)
                 if self.recipe.training.save_steps is None:  # what early stopping or a signal needed, nobody asked for
@@ -169,13 +172,14 @@ class _Run:
                 folder.write_metrics(metrics)
         return folder
 
-    def _load(self) -> tuple[Task, Encoded, Any, Any, list[Drawn]]:
+    def _load(self) -> tuple[Task, list[Other], Encoded, Any, Any, list[Drawn]]:
         recipe = self.recipe
         rows_of_each(recipe.training)
         with self.stage("reading the data"):
             task = recipe.data.load(recipe.training.seed)
         task.require_training_rows()
         self.say(f"data: {task.source} ({task.told()})")
+        others = Other.load(recipe, task)
         set_seed(recipe.training.seed)  # the new head's weights depend on it
         with self.stage(f"loading {recipe.model}"):
             model, tokenizer = load_for_classification(
@@ -186,7 +190,7 @@ class _Run:
         drawn = self._drawn(task)
         with self.stage(f"tokenizing {sum(map(len, task.splits.values())):,} rows"):
             encoded = encode(task, model, tokenizer, recipe.training.max_length, drawn)
-        return task, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer, drawn
+        return task, others, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer, drawn
 
     def _drawn(self, task: Task) -> list[Drawn]:
         """What the methods draw from the texts that are trained on."""
@@ -197,6 +201,14 @@ class _Run:
         for part in drawn:
             part.check()
         return drawn
+
+    def _judge_others(
+        self, others: list[Other], model: PreTrainedModel, tokenizer: Any, folder: RunFolder
+    ) -> dict[str, dict[str, float]]:
+        """The scores on the other tasks that the recipe names."""
+        training = self.recipe.training
+        predictor = Predictor(model, tokenizer, training.max_length, training.precision)
+        return {other.task.name: other.judge(predictor, folder, self.recipe.method) for other in others}
 
     def _begin(self, drawn: list[Drawn]) -> RunFolder:
         if not processes.is_first():
@@ -261,8 +273,8 @@ def _more_rows(recipe: Recipe, count: int) -> int:
     return sum(len(part.extra_rows(count, recipe.training.seed)) for part in parts if isinstance(part, Preparing))
 
 
-def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> None:
-    """The checkpoint with its card, whole or not at all; an adapter beside it, where one was trained."""
+def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> PreTrainedModel:
+    """The checkpoint with its card, whole or not at all; an adapter beside it, where one was trained. The model as it is kept."""
     part = folder.checkpoint.with_name("checkpoint.part")
     shutil.rmtree(part, ignore_errors=True)
     try:
@@ -275,6 +287,7 @@ def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> Non
             sync_to_disk(part)
             shutil.rmtree(folder.checkpoint, ignore_errors=True)  # of the same run, stopped before its end
             part.rename(folder.checkpoint)
+        return plain
     except UserError:
         shutil.rmtree(part, ignore_errors=True)
         raise
