@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import TrainingArguments
@@ -78,7 +79,7 @@ def training_arguments(
             load_best_model_at_end=is_best_kept,
             metric_for_best_model=deciding if is_best_kept else None,
             greater_is_better=deciding != "loss" if is_best_kept else None,
-            gradient_checkpointing=training.gradient_checkpointing,
+            **_checkpointing(training),
             report_to=list(training.report_to) or "none",
             disable_tqdm=True,
         )
@@ -95,6 +96,14 @@ def rows_of_each(training: TrainingRecipe) -> int:
             f"{training.gradient_accumulation} parts each (training.gradient_accumulation); give a multiple of {parts}"
         )
     return training.batch_size // parts
+
+
+def _checkpointing(training: TrainingRecipe) -> dict[str, Any]:
+    """Under the name that this transformers has for it."""
+    if not training.gradient_checkpointing:
+        return {}
+    newer, older = "activation_checkpointing", "gradient_checkpointing"
+    return {newer if newer in TrainingArguments.__dataclass_fields__ else older: True}
 
 
 def _first_line(error: Exception) -> str:

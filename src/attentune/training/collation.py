@@ -8,9 +8,9 @@ from attentune.methods import Method, Sum, parse
 
 GIVEN = "attentune_given"
 """Where a batch keeps what is for the methods, until the model is called."""
-ROW = "row_id"
+ROW_ID = "row_id"
 """The column with the name that a row has in the user's data."""
-ROWS = "attentune_rows"
+ROW_IDS = "attentune_rows"
 """Where a batch keeps the names of its rows."""
 
 
@@ -32,10 +32,10 @@ class BringColumns:
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """One batch."""
         columns = set(self.method.columns)
-        ours = columns | {ROW}
+        ours = columns | {ROW_ID}
         batch = dict(self.own([{name: value for name, value in row.items() if name not in ours} for row in rows]))
-        if all(ROW in row for row in rows):
-            batch[ROWS] = [str(row[ROW]) for row in rows]
+        if all(ROW_ID in row for row in rows):
+            batch[ROW_IDS] = [str(row[ROW_ID]) for row in rows]
         if not any(name in row for row in rows for name in columns):
             return batch  # an evaluation split has none
         ids = batch["input_ids"]

@@ -10,7 +10,7 @@ from transformers import DataCollatorWithPadding, PreTrainedModel
 
 from attentune.methods import Drawn, TrainingTexts
 from attentune.tasks import Task
-from attentune.training.collation import ROW
+from attentune.training.collation import ROW_ID
 from attentune.training.columns import columns_of
 from attentune.training.lengths import longest_length, padding_multiple
 
@@ -80,7 +80,7 @@ def _tokenize(task: Task, split: str, tokenizer: Any, longest: int, drawn: Seque
         texts = [batch[task.text], *([batch[task.text_pair]] if task.text_pair else [])]
         encoded = tokenizer(*texts, truncation=True, max_length=longest)
         columns: dict[str, Any] = {**encoded, **columns_of(drawn, numbers, encoded, *texts)}
-        columns[ROW] = batch["id"]
+        columns[ROW_ID] = batch["id"]
         columns["labels"] = batch[task.label]
         columns["length"] = [len(ids) for ids in columns["input_ids"]]
         columns["is_cut"] = are_cut(encoded)

@@ -61,6 +61,19 @@ def agreed() -> Iterator[None]:
         raise UserError(first) from problem
 
 
+def any_has(flag: bool, device: torch.device | str = "cpu") -> bool:
+    """Whether it is so in any of the processes; cheap enough for every step.
+
+    >>> any_has(False)
+    False
+    """
+    if not _are_joined():
+        return flag
+    told = torch.tensor(int(flag), device=device)
+    distributed.all_reduce(told, distributed.ReduceOp.MAX)
+    return bool(told.item())
+
+
 def gathered(value: Any) -> list[Any]:
     """The value of each process, in their order."""
     if not _are_joined():

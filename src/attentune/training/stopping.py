@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-import torch
-from torch import distributed
 from transformers import EarlyStoppingCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from attentune.training import processes
@@ -51,12 +49,7 @@ class StopOnSignal(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Ask for a checkpoint and the end, where a signal has come."""
-        asked = self.is_asked
-        if processes.count() > 1:
-            told = torch.tensor(int(asked), device=args.device)
-            distributed.all_reduce(told)
-            asked = bool(told.item())
-        if asked and state.global_step < state.max_steps:
+        if processes.any_has(self.is_asked, args.device) and state.global_step < state.max_steps:
             control.should_save = control.should_training_stop = True
             self.stopped_at = state.global_step
         return control

@@ -26,7 +26,7 @@ from attentune.methods.persistence import save_methods
 from attentune.training import processes
 from attentune.training.batches import SharesRows
 from attentune.training.checkpoints import KeepsCheckpoints
-from attentune.training.collation import GIVEN, ROW, ROWS, BringColumns
+from attentune.training.collation import GIVEN, ROW_ID, ROW_IDS, BringColumns
 from attentune.training.epochs import load_epoch, number_rows, numbers_of, prepares, save_epoch
 from attentune.training.progress import BeforeEpochs, tell_preparing
 
@@ -59,7 +59,7 @@ class Trainer(SharesRows, KeepsCheckpoints):
         super().__init__(*args, **kwargs)
         self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
         self.backend: Backend = backend
-        if self.method.columns or ROW in (getattr(self.train_dataset, "column_names", None) or ()):
+        if self.method.columns or ROW_ID in (getattr(self.train_dataset, "column_names", None) or ()):
             self.data_collator = BringColumns(self.method, self.data_collator)
         named = zip(self.method.names, self.method.parts, strict=True)
         self._measured = [name for name, part in named if isinstance(getattr(part, "weight", None), Auto)]
@@ -111,7 +111,7 @@ class Trainer(SharesRows, KeepsCheckpoints):
         num_items_in_batch: Tensor | int | None = None,
     ) -> Any:
         """The task's loss, and in training the guide's beside it."""
-        given, rows = inputs.pop(GIVEN, None), inputs.pop(ROWS, None)
+        given, rows = inputs.pop(GIVEN, None), inputs.pop(ROW_IDS, None)
         if given is not None and self.guided is not None and model.training:
             self.guided.give(given)
             numbers = numbers_of(given)
@@ -138,7 +138,7 @@ class Trainer(SharesRows, KeepsCheckpoints):
 
     def prediction_step(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Predict as transformers does: what the data has for the methods is for training alone."""
-        for name in (GIVEN, ROWS):
+        for name in (GIVEN, ROW_IDS):
             inputs.pop(name, None)
         return super().prediction_step(model, inputs, *args, **kwargs)
 
@@ -193,7 +193,7 @@ class Trainer(SharesRows, KeepsCheckpoints):
     def _set_signature_columns_if_needed(self) -> None:
         super()._set_signature_columns_if_needed()
         own: Any = self._signature_columns
-        self._signature_columns = list(dict.fromkeys([*own, *self.method.columns, ROW]))  # type: ignore[assignment]
+        self._signature_columns = list(dict.fromkeys([*own, *self.method.columns, ROW_ID]))  # type: ignore[assignment]
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate as transformers does, unguided."""
@@ -288,9 +288,11 @@ class Trainer(SharesRows, KeepsCheckpoints):
         weights = guided.weights
         parts |= {f"weight/{name}": torch.tensor(weights[name]) for name in self._measured}
         parts = {name: part.detach().float().to(loss.device) for name, part in parts.items()}
-        with processes.agreed():
-            if not math.isfinite(loss.item()):
-                raise UserError(self._diverged(loss, parts, rows))
+        is_bad = not math.isfinite(loss.item())
+        if processes.any_has(is_bad, loss.device):
+            with processes.agreed():
+                if is_bad:
+                    raise UserError(self._diverged(loss, parts, rows))
         for name, part in parts.items():
             self._logged[name] = self._logged.get(name, torch.zeros_like(part)) + part * weight
         self._logged_steps += 1
