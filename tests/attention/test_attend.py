@@ -80,6 +80,19 @@ def test_reference_overlap_is_the_sum_of_products_of_all_pairs_of_heads():
             assert float(got[name][0, 0, q].detach()) == pytest.approx(sum(pairs), abs=1e-12)
 
 
+def test_what_is_read_of_some_heads_is_theirs():
+    query, key, value = inputs(heads=4)
+    mask = torch.randn(2, 4, 5, 5, dtype=torch.float64)
+    mask[0, 2, 1] = float("-inf")  # a dead row, in one head
+    target = torch.randint(-1, 5, (2, 5))
+    for backend in ("reference", "fused"):
+        for taken in (mass, reach):
+            read = [taken(target, "all"), taken(target, "some", Selection.parse([1, 2]))]
+            got = attend(query, key, value, mask=mask, read=read, backend=backend).readings
+            assert got["some"].shape == (2, 2, 5)
+            torch.testing.assert_close(got["some"], got["all"][:, 1:3])
+
+
 def test_reference_output_is_torchs_own_attention():
     query, key, value = inputs(kv_heads=1)
     bias = torch.randn(2, 1, 5, 5, dtype=torch.float64)
@@ -95,7 +108,7 @@ def test_reference_output_is_torchs_own_attention():
 
 READINGS = [
     "received", "sharpness", "entropy", "sparse", "dense", "sparse by head", "reach", "reach by head", "dense reach",
-    "overlap", "overlap of some",
+    "overlap", "overlap of some", "sparse of some", "dense of some", "reach of some", "dense reach of some",
 ]  # fmt: skip
 
 
@@ -153,7 +166,14 @@ def build(problem, dtype):
     }
     read = []
     for name in problem["read"]:
-        if name == "sparse":
+        if name.endswith("of some") and name != "overlap of some":
+            taken = reach if "reach" in name else mass
+            some = Selection.parse([-1] if problem["seed"] % 2 else [0, -1])
+            count = len(some.resolve(heads, "head"))
+            sparse = torch.randint(-1, keys, (batch, count, queries), generator=generator)
+            dense = torch.rand(batch, 1, queries, keys, generator=generator)
+            read.append(taken(dense if "dense" in name else sparse, name, some))
+        elif name == "sparse":
             read.append(mass(torch.randint(-1, keys, (batch, queries), generator=generator), "sparse"))
         elif name == "sparse by head":
             read.append(mass(torch.randint(-1, keys, (batch, heads, queries), generator=generator), name))
@@ -210,6 +230,7 @@ def compare_as_set(problem, dtype):
     for name, want in expected.items():
         assert_same(got[name], want, dtype, name, float(want.detach().abs().max()))
     size = max(float(grad.abs().max()) for grad in expected_grads)  # of the gradient as a whole
+    size = max(size, len(arguments["read"]))  # each reading sends one of about 1, and with a single key they all cancel
     for name, grad, want in zip(("d query", "d key", "d value"), grads, expected_grads, strict=True):
         assert_same(grad, want, dtype, name, size)
 

@@ -172,6 +172,9 @@ def _attend_fused(
 
 
 def _targeted(reading: Targeted, query: Tensor, key: Tensor, allowed: Allowed, scale: float, lse: Tensor) -> Tensor:
+    if reading.heads is not None:
+        heads = list(reading.heads)
+        query, key, lse, allowed = query[:, heads], key[:, heads], lse[:, heads], allowed.of_heads(heads)
     if reading.is_reach:
         return reach_of(reading, allowed, (*query.shape[:3], key.shape[2])).to(lse.dtype)
     if isinstance(reading.target, Entries):

@@ -5,7 +5,8 @@ repeats itself, as a padding mask does for every query, are brought to size 1, s
 """
 
 import weakref
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +33,12 @@ class Allowed:
     alive: Tensor | None
     causal: bool
     finite: bool  # whether the bias may hold values other than 0 and FORBIDDEN
+
+    def of_heads(self, heads: Sequence[int]) -> "Allowed":
+        """The same for some of the heads."""
+        bias = self.bias if self.bias is None or self.bias.shape[1] == 1 else self.bias[:, list(heads)]
+        alive = self.alive if self.alive is None or self.alive.shape[1] == 1 else self.alive[:, list(heads)]
+        return replace(self, bias=bias, alive=alive)
 
     @property
     def keys_only(self) -> bool:

@@ -39,12 +39,14 @@ class Mass:
 
     target: Target
     name: str = "mass"
+    heads: Selection = field(default_factory=Selection)
 
     def resolved(self, full: tuple[int, ...], device: torch.device) -> "Targeted":
         """The reading with its target made, for maps of (batch, heads, queries, keys)."""
         target = _checked(self.target(full[2], full[3])) if callable(self.target) else self.target
-        found = Targeted(target.to(device), self.name, isinstance(self, Reach))
-        found.check_fits(full)
+        heads = self.heads.resolve(full[1], "head")
+        found = Targeted(target.to(device), self.name, isinstance(self, Reach), heads if len(heads) < full[1] else None)
+        found.check_fits((full[0], len(heads), *full[2:]))
         return found
 
 
@@ -70,6 +72,7 @@ class Targeted:
     target: Tensor | Entries
     name: str
     is_reach: bool
+    heads: tuple[int, ...] | None  # None: all
 
     def check_fits(self, full: tuple[int, ...]) -> None:
         """Raise an error if this can't be a target for maps of (batch, heads, queries, keys)."""
@@ -119,22 +122,22 @@ Known = str | Targeted | Overlap
 """A reading with its target made."""
 
 
-def mass(target: Target, name: str = "mass") -> Mass:
+def mass(target: Target, name: str = "mass", heads: Selection | None = None) -> Mass:
     """Ask `attend` for the attention that falls on a target.
 
     An integer `target` is sparse: (batch, queries) or (batch, heads, queries), the one key that each query should look
     at, −1 for none. A floating-point `target` is dense: P, broadcastable to (batch, heads, queries, keys). `Entries` are
     P where it isn't 0. A function is asked for one of them with the numbers of queries and keys. Several masses in one
-    call need several names.
+    call need several names. With `heads` the reading, and a target that has heads, is of these alone.
 
     >>> import torch
     >>> mass(torch.tensor([[1, 2, -1]]), name="next").name
     'next'
     """
-    return Mass(target if callable(target) else _checked(target), name)
+    return Mass(target if callable(target) else _checked(target), name, heads or Selection())
 
 
-def reach(target: Target, name: str = "reach") -> Reach:
+def reach(target: Target, name: str = "reach", heads: Selection | None = None) -> Reach:
     """Ask `attend` how much of a target lies on keys that each query may see: 0 for a query without a target.
 
     `target` is what `mass` takes. Masks, causal attention and windows are what keeps a key out of reach.
@@ -142,7 +145,7 @@ def reach(target: Target, name: str = "reach") -> Reach:
     >>> reach(torch.tensor([[1, 2, -1]])).name
     'reach'
     """
-    return Reach(target if callable(target) else _checked(target), name)
+    return Reach(target if callable(target) else _checked(target), name, heads or Selection())
 
 
 def overlap(heads: Selection | None = None, name: str = "overlap") -> Overlap:

@@ -36,7 +36,9 @@ def attend_by_reference(
     readings = {}
     for reading in read:
         if isinstance(reading, Targeted) and reading.is_reach:
-            readings[reading.name] = reach_of(reading, allowed, tuple(maps.shape)).to(dtype)
+            heads = reading.heads or range(maps.shape[1])
+            full = (maps.shape[0], len(heads), *maps.shape[2:])
+            readings[reading.name] = reach_of(reading, allowed.of_heads(heads), full).to(dtype)
         else:
             readings[name_of(reading)] = _reading(reading, maps, logs, query_weight)
     output = drop(maps, dropout) if dropout else maps
@@ -48,6 +50,8 @@ def _reading(reading: Known, maps: Tensor, logs: Tensor, query_weight: Tensor | 
         chosen = list(reading.heads.resolve(maps.shape[1], "head"))
         return maps[:, chosen].sum(dim=1, keepdim=True).square().sum(dim=-1)
     if isinstance(reading, Targeted):
+        if reading.heads is not None:
+            maps = maps[:, list(reading.heads)]
         if isinstance(reading.target, Entries):
             batch, _, queries, keys = maps.shape
             return (maps * reading.target.dense(batch, queries, keys)[:, None]).sum(dim=-1)

@@ -56,9 +56,8 @@ class Pass:
         """One reading of the method's heads, layer by layer, each (batch, heads, length)."""
         found = []
         for layer in self.layers:
-            whole = self.observation.layers[layer][reading]
-            chosen = list(self.heads.resolve(whole.shape[1], "head"))
-            found.append(whole if len(chosen) == whole.shape[1] else whole[:, chosen])
+            whole, chosen = self.observation.layers[layer][reading], self.heads_of(layer)
+            found.append(whole if whole.shape[1] == len(chosen) else whole[:, chosen])  # or it was read of these alone
         return found
 
     def stacked(self, reading: str) -> Tensor:

@@ -20,10 +20,11 @@ def readings_towards(target: Target, seen: Pass, *, even: bool = True) -> tuple[
     """What to read for a target; `even` says that all that a row holds is 0 or 1, so that P² = P."""
     if callable(target):
         target = functools.cache(target)  # made once, and not for each layer
-    reads: list[Reading] = ["sharpness", mass(target, f"{seen.name}.mass"), reach(target, f"{seen.name}.reach")]
+    named, heads = seen.name, seen.heads
+    reads: list[Reading] = ["sharpness", mass(target, f"{named}.mass", heads), reach(target, f"{named}.reach", heads)]
     if not even:
         squares = functools.cache(lambda *sizes: _squared(target(*sizes))) if callable(target) else _squared(target)
-        reads.append(reach(squares, f"{seen.name}.squares"))
+        reads.append(reach(squares, f"{named}.squares", heads))
     return tuple(reads)
 
 
