@@ -1,17 +1,19 @@
 """`attentune predict`: the columns of the run, streams and pipes, and files that are there whole or not at all."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 from rich.console import Console
 
-from attentune.training import load, run_recipe
+from attentune.training import Predictor, load, run_recipe
 
 ATTENTUNE = f"{sys.executable} -m attentune"
 
@@ -136,3 +138,74 @@ def test_ctrl_c_names_the_unfinished_run_and_exits_with_130(model_folder, review
     assert out == ""
     assert err.splitlines()[-1] == "attentune: stopped; the unfinished run is in run"
     assert "Traceback" not in err
+
+
+MEASURE = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_lines_take_no_more_memory_than_ten_thousand(run, tmp_path):
+    peaks = []
+    for lines in (10_000, 100_000):
+        file = tmp_path / f"{lines}.txt"
+        file.write_text("".join(f"a fine film {'the was ' * (line % 20)}\n" for line in range(lines)))
+        command = [
+            *ATTENTUNE.split(),
+            "predict",
+            "--run",
+            run,
+            file,
+            "--batch-size",
+            "256",
+            "--output",
+            f"{file}.jsonl",
+        ]
+        measured = subprocess.run([sys.executable, "-c", MEASURE, *map(str, command)], capture_output=True, check=True)
+        peaks.append(float(measured.stdout))
+        with (tmp_path / f"{lines}.txt.jsonl").open() as answers:
+            assert sum(1 for _ in answers) == lines
+    small, large = peaks  # in MB
+    assert large - small < 40, peaks
+
+
+def test_texts_of_all_lengths_are_answered_in_their_order_whatever_the_batches(tiny_model, tiny_tokenizer):
+    model, widths = tiny_model(), []
+
+    def count_tokens(input_ids, attention_mask, **kwargs):
+        widths.append(input_ids.shape[1])
+        return SimpleNamespace(logits=attention_mask.sum(dim=1, keepdim=True).float() @ torch.tensor([[0.1, 0.0]]))
+
+    model.forward = count_tokens
+    predictor = Predictor(model, tiny_tokenizer, 64, "fp32")
+    lengths = [1 + 17 * number % 23 for number in range(150)]
+    answered = list(predictor.stream((("fine " * length, None) for length in lengths), batch_size=4))
+    chances = [one.probabilities["LABEL_0"] for one in answered]
+    assert chances == pytest.approx([1 / (1 + math.exp(-0.1 * (length + 2))) for length in lengths], abs=1e-6)
+    assert sum(widths) * 4 < 0.8 * 150 * 25  # padded to the longest of a batch of its like, not to the longest of all
+
+
+def test_the_first_answer_comes_before_the_last_text_is_read(run, tmp_path):
+    command = [*ATTENTUNE.split(), "predict", "--run", str(run), "--batch-size", "2"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path, bufsize=0)
+    process.stdin.write(b"a film\na bore\n" * 4)
+    assert json.loads(process.stdout.readline())["text"] == "a film"
+    process.stdin.close()
+    assert len(process.stdout.read().splitlines()) == 7
+    assert process.wait(timeout=60) == 0
+
+
+def test_precision_is_one_of_three(attentune, run, review_rows):
+    bf16 = answers(attentune("predict", "--run", run, review_rows, "--precision", "bf16"))
+    fp32 = answers(attentune("predict", "--run", run, review_rows, "--precision", "fp32"))
+    assert fp32 != bf16
+    assert all(
+        a["probabilities"]["good"] == pytest.approx(b["probabilities"]["good"], abs=0.02)
+        for a, b in zip(bf16, fp32, strict=True)
+    )
+    assert "--precision is 'fp8'; give auto, bf16 or fp32" in refused(
+        attentune("predict", "--run", run, review_rows, "--precision", "fp8")
+    )
