@@ -539,5 +539,5 @@ def test_what_is_loaded_needs_no_tokenizer_to_know_special_tokens(tiny_model, ti
 def test_the_names_are_there():
     assert attentune.SSA is SSA
     assert attentune.MaskAug(0.6).gamma == 0.6
-    assert SSA.columns == (ROW,)
+    assert SSA().columns == (ROW,)
     assert mdg_loss is attentune.mdg_loss

@@ -308,7 +308,7 @@ def test_how_far_it_is_shows_in_the_bar_or_in_transformers_own(tiny_model, tiny_
     trainer = make_trainer(tiny_model(), tiny_tokenizer, tmp_path, callbacks=[progress], num_train_epochs=2)
     trainer.train()
     assert shown.count("preparing epoch 2") >= 4  # the copies are drawn, and texts and copies asked about in batches
-    assert [task.description for task in progress.bar.tasks] == ["training"]
+    assert "preparing epoch 2" not in {task.description for task in progress.bar.tasks}
     assert "ssa/right" in console.file.getvalue()
     trainer.args.disable_tqdm = False
     tell = tell_preparing([], trainer.args, "preparing epoch 3")
