@@ -182,6 +182,11 @@ class TestAdapters:
         for name, expected in weights_of(whole).items():
             assert torch.equal(weights_of(resumed)[name], expected), name
 
+    def test_a_method_that_it_cannot_be_saved_with_is_refused_before_anything_is_written(self, tiny_recipe, tmp_path):
+        with pytest.raises(UserError, match="which a peft adapter can't be saved with"):
+            run_recipe(tiny_recipe(method="se()", training=STILL, lora={"r": 2}), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
     def test_what_cannot_be_adapted_is_told(self, model_folder):
         model, _ = load_for_classification(str(model_folder), ("a", "b"))
         with pytest.raises(UserError, match="can't be given an adapter"):

@@ -108,6 +108,42 @@ def test_a_mistake_is_told_once_and_ends_all(tiny_recipe, tmp_path):
     assert not (tmp_path / "two").exists()
 
 
+ONE_OF_TWO = """
+import os, signal, sys
+from attentune.training import processes
+from attentune.training import run
+class Odd(run.ShowProgress):
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
+        if state.global_step == 2 and processes.rank() == 1:
+            if what == "diverges":
+                model.classifier.weight.data.fill_(float("nan"))
+            else:
+                os.kill(os.getpid(), signal.SIGTERM)
+run.ShowProgress = Odd
+what = sys.argv[1]
+sys.argv[1] = "train"
+from attentune.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("diverges", "attentune: the loss is nan at step 2 (task_loss nan"),
+        ("is told to stop", "attentune: stopped; a checkpoint of step 3 is kept"),
+    ],
+)
+def test_what_happens_to_one_process_ends_all_of_them_alike(tiny_recipe, tmp_path, what, told):
+    (tmp_path / "recipe.yaml").write_text(tiny_recipe(training={"batch_size": 8, "precision": "fp32"}).to_yaml())
+    (tmp_path / "odd.py").write_text(ONE_OF_TWO)
+    both = torchrun(tmp_path, "odd.py", what, "recipe.yaml", "--output", "two")
+    assert both.returncode != 0
+    assert both.stderr.count(told) == 1, both.stderr
+    assert (tmp_path / "two" / "steps" / "checkpoint-3").is_dir() == (what != "diverges")
+
+
 @pytest.mark.parametrize(("count", "size", "processes"), [(23, 8, 2), (24, 8, 4), (17, 8, 2), (5, 8, 2), (9, 6, 3)])
 def test_processes_share_each_batch_and_no_row_is_lost(count, size, processes):
     lengths = [(7 * i) % 13 for i in range(count)]

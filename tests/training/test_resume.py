@@ -286,3 +286,18 @@ def test_a_disk_that_is_really_full_is_one_sentence(recipe, small_disk):
     assert not (small_disk / "run" / "metrics.json").exists()
     shutil.rmtree(small_disk / "run" / "steps" / "checkpoint-1")
     assert checkpoints.problem_of(found, int(found.name.split("-")[1])) is None
+
+
+def test_results_that_cannot_be_written_lose_no_checkpoint(recipe, tmp_path, monkeypatch):
+    wanted = recipe(early_stopping=9, eval_steps=2, save_steps=None)
+    whole = run_recipe(wanted, tmp_path / "whole")
+
+    def full(self, metrics):
+        raise UserError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module.RunFolder, "write_metrics", full)
+        with pytest.raises(UserError, match="full"):
+            run_recipe(wanted, tmp_path / "run")
+    assert last_good(tmp_path / "run" / "steps")[0] is not None
+    assert_same(whole, resume_run(tmp_path / "run"))

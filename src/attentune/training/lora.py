@@ -11,7 +11,7 @@ from attentune.attention import base_model
 from attentune.errors import UserError
 from attentune.training.recipe import LoraRecipe
 
-ALPHA_PER_RANK = 2.0
+ALPHA_PER_RANK = 2
 
 
 def adapt(model: PreTrainedModel, lora: LoraRecipe) -> nn.Module:

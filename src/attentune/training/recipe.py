@@ -134,7 +134,7 @@ class LoraRecipe(_Part):
     """Adapters of low rank (peft) in place of all the model's weights."""
 
     r: int = Field(default=8, ge=1)
-    alpha: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    alpha: int | None = Field(default=None, ge=1)
     dropout: float = Field(default=0.0, ge=0, lt=1)
     targets: tuple[str, ...] | None = None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from torch import nn
@@ -17,7 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
 from attentune.methods import Drawn, Preparing, parse, save
-from attentune.tasks import Task
+from attentune.tasks import Judged, Task
 from attentune.training import processes
 from attentune.training.arguments import rows_of_each, training_arguments
 from attentune.training.card import NAME as CARD
@@ -91,6 +91,17 @@ def require_trust(recipe: Recipe, is_given: bool, what: str) -> None:
         )
 
 
+class _Loaded(NamedTuple):
+    """What a run works with."""
+
+    task: Task
+    others: list[Other]
+    encoded: Encoded
+    model: nn.Module
+    tokenizer: Any
+    drawn: list[Drawn]
+
+
 @dataclass
 class _Run:
     recipe: Recipe
@@ -113,11 +124,12 @@ class _Run:
     def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
         """All of the run, or the rest of it in a folder that is there."""
         with processes.agreed():
-            task, others, encoded, model, tokenizer, drawn = self._load()
+            loaded = self._load()
+        task, encoded = loaded.task, loaded.encoded
         with processes.agreed():
             if folder is None:
-                folder = self._begin(drawn)
-        for part in drawn:
+                folder = self._begin(loaded.drawn)
+        for part in loaded.drawn:
             self.say(part.note)
         bf16 = takes_bf16(self.recipe.training.precision)
         if encoded.note:
@@ -125,10 +137,11 @@ class _Run:
         shared = f"; {processes.count()} processes" if processes.count() > 1 else ""
         self.say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {self.recipe.method}{shared}")
         with processes.agreed():
-            trainer, stop, progress = self._trainer(folder, task, encoded, model, tokenizer, bf16)
+            trainer, stop, progress = self._trainer(folder, loaded, bf16)
         try:
             with stop.listening():
                 result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            seconds = trainer.seconds
             if stop.stopped_at is not None:
                 raise KeyboardInterrupt(
                     f"a checkpoint of step {stop.stopped_at:,} is kept; go on with: "
@@ -137,20 +150,36 @@ class _Run:
             judged = evaluate_all(trainer, task, encoded)
         finally:
             progress.stop()
-        losses = processes.gathered(result.training_loss)
-        metrics: dict[str, Any] = {
+        metrics = self._metrics(task, judged, len(encoded.train), trainer, result.training_loss, seconds)
+        with processes.agreed():
+            if processes.is_first():
+                card = model_card(self.recipe, metrics, versions(), task.source)
+                plain = _save(trainer.plain_model, loaded.tokenizer, folder, card)
+                metrics["also"] = self._judge_others(loaded, plain, folder)
+                folder.write_log(trainer.state.log_history)
+                folder.write_judged(judged, tag=self.recipe.method)
+                folder.write_metrics(metrics)
+                if self.recipe.training.save_steps is None:
+                    folder.drop_steps()  # early stopping or a signal needed them, and nobody asked to keep them
+        return folder
+
+    def _metrics(
+        self, task: Task, judged: dict[str, Judged], rows: int, trainer: Trainer, loss: float, seconds: float
+    ) -> dict[str, Any]:
+        losses = processes.gathered(loss)
+        return {
             "task": task.name,
             "method": self.recipe.method,
             "seed": self.recipe.training.seed,
             "eval": scores_of(judged),
             "train": {
                 "loss": sum(losses) / len(losses),
-                "examples": len(encoded.train),
+                "examples": rows,
                 "steps": trainer.state.global_step,
                 "epochs": round(trainer.state.epoch or 0, 4),
-                "seconds": round(trainer.seconds, 2),
+                "seconds": round(seconds, 2),
                 "peak_memory_mb": round(max(processes.gathered(peak_memory_mb()))),
-                "precision": "bf16" if bf16 else "fp32",
+                "precision": "bf16" if trainer.args.bf16 else "fp32",
                 "processes": processes.count(),
             },
             "model": self.recipe.model,
@@ -159,20 +188,8 @@ class _Run:
             "kind": task.kind,
             "details": details_of(judged),
         }
-        with processes.agreed():
-            if processes.is_first():
-                card = model_card(self.recipe, metrics, versions(), task.source)
-                plain = _save(trainer.plain_model, tokenizer, folder, card)
-                metrics["also"] = self._judge_others(others, plain, tokenizer, folder)
-                folder.write_log(trainer.state.log_history)
-                folder.write_judged(judged, tag=self.recipe.method)
-                if self.recipe.training.save_steps is None:  # what early stopping or a signal needed, nobody asked for
-                    for kept in folder.steps.glob("checkpoint-*"):
-                        shutil.rmtree(kept)
-                folder.write_metrics(metrics)
-        return folder
 
-    def _load(self) -> tuple[Task, list[Other], Encoded, Any, Any, list[Drawn]]:
+    def _load(self) -> _Loaded:
         recipe = self.recipe
         rows_of_each(recipe.training)
         with self.stage("reading the data"):
@@ -186,11 +203,14 @@ class _Run:
                 recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
             )
         first = task.splits["train"][0]
-        try_method(model, recipe.method, tokenizer, first[task.text], first[task.text_pair] if task.text_pair else None)
+        trained: Any = model if recipe.lora is None else adapt(model, recipe.lora)
+        try_method(
+            trained, recipe.method, tokenizer, first[task.text], first[task.text_pair] if task.text_pair else None
+        )
         drawn = self._drawn(task)
         with self.stage(f"tokenizing {sum(map(len, task.splits.values())):,} rows"):
             encoded = encode(task, model, tokenizer, recipe.training.max_length, drawn)
-        return task, others, encoded, model if recipe.lora is None else adapt(model, recipe.lora), tokenizer, drawn
+        return _Loaded(task, others, encoded, trained, tokenizer, drawn)
 
     def _drawn(self, task: Task) -> list[Drawn]:
         """What the methods draw from the texts that are trained on."""
@@ -202,13 +222,11 @@ class _Run:
             part.check()
         return drawn
 
-    def _judge_others(
-        self, others: list[Other], model: PreTrainedModel, tokenizer: Any, folder: RunFolder
-    ) -> dict[str, dict[str, float]]:
+    def _judge_others(self, loaded: _Loaded, model: PreTrainedModel, folder: RunFolder) -> dict[str, dict[str, float]]:
         """The scores on the other tasks that the recipe names."""
         training = self.recipe.training
-        predictor = Predictor(model, tokenizer, training.max_length, training.precision)
-        return {other.task.name: other.judge(predictor, folder, self.recipe.method) for other in others}
+        predictor = Predictor(model, loaded.tokenizer, training.max_length, training.precision)
+        return {other.task.name: other.judge(predictor, folder, self.recipe.method) for other in loaded.others}
 
     def _begin(self, drawn: list[Drawn]) -> RunFolder:
         if not processes.is_first():
@@ -219,9 +237,8 @@ class _Run:
             part.save(folder.path)
         return folder
 
-    def _trainer(
-        self, folder: RunFolder, task: Task, encoded: Encoded, model: nn.Module, tokenizer: Any, bf16: bool
-    ) -> tuple[Trainer, StopOnSignal, ShowProgress]:
+    def _trainer(self, folder: RunFolder, loaded: _Loaded, bf16: bool) -> tuple[Trainer, StopOnSignal, ShowProgress]:
+        task, encoded = loaded.task, loaded.encoded
         training = self.recipe.training
         assert self.console is not None
         progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
@@ -242,12 +259,12 @@ class _Run:
         )
         try:
             trainer = Trainer(
-                model,
+                loaded.model,
                 arguments,
                 train_dataset=encoded.train,
                 eval_dataset=encoded.validation,
                 data_collator=encoded.collator,
-                processing_class=tokenizer,
+                processing_class=loaded.tokenizer,
                 method=self.recipe.method,
                 compute_loss_func=weighted_loss(weights) if weights else None,
                 compute_metrics=watched(task, encoded.validation),

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -167,6 +168,13 @@ class RunFolder:
         if self.steps.is_dir() and not any(self.steps.iterdir()):
             self.steps.rmdir()  # transformers makes it even where no checkpoint is to be kept
         write_whole(self.metrics_file, json.dumps(metrics, indent=2, allow_nan=False) + "\n")
+
+    def drop_steps(self) -> None:
+        """Remove the checkpoints on the way; whatever else stands there stays."""
+        for kept in self.steps.glob("checkpoint-*"):
+            shutil.rmtree(kept, ignore_errors=True)
+        with suppress(OSError):  # not empty, or not there
+            self.steps.rmdir()
 
 
 @contextmanager
