@@ -434,6 +434,10 @@ def test_qqps_damaged_rows_are_counted_and_told(told, tmp_path: Path) -> None:
         ""
     ]  # a test row is kept whatever it holds: the server wants them all
     assert task.source.endswith("3 rows of train.tsv are left out, as they are damaged (the first is line 3)")
+    (folder / "train.tsv").write_text(header + rows[0].replace("\t0\n", "\tno\n"))
+    assert told(tasks.load, "qqp", tmp_path) == (
+        f"no row of {folder / 'train.tsv'} can be used: 1 row of train.tsv is left out, as it is damaged (line 2)"
+    )
     (tmp_path / "RTE").mkdir()
     (tmp_path / "RTE" / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\t\tb\tentailment\n")
     assert "has no text in column 'sentence1'" in told(tasks.load, "rte", tmp_path)

@@ -122,15 +122,18 @@ class Glue:
                 continue
             try:
                 read = {name: row.text(column, may_be_blank=not labelled) for name, column in columns.items()}
-                labels.append(self._label(row, spellings) if labelled else NO_LABEL if spellings else NO_NUMBER)
+                label = self._label(row, spellings) if labelled else NO_LABEL if spellings else NO_NUMBER
             except UserError:
                 if not may_drop:
                     raise
                 dropped.damaged(row.path, row.place)
                 continue
             ids.append(row.id(own_id, number))
+            labels.append(label)
             for name, text in read.items():
                 texts[name].append(text)
+        if not ids:
+            raise UserError(f"no row of {path} can be used: {'; '.join(dropped.told())}")
         return split(ids, texts, labels, self.labels)
 
     def _columns(self, found: tuple[str, ...], path: Path) -> dict[str, str]:

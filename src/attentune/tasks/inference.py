@@ -108,4 +108,6 @@ def _read_mednli(path: Path, dropped: Dropped) -> datasets.Dataset:
         labels.append(row.class_id("gold_label", spellings))
         first.append(row.text("sentence1"))
         second.append(row.text("sentence2"))
+    if not ids:
+        raise UserError(f"no row of {path} can be used: {'; '.join(dropped.told())}")
     return split(ids, {"sentence1": first, "sentence2": second}, labels, MEDNLI_LABELS)
