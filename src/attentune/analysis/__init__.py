@@ -2,6 +2,7 @@
 
 from attentune.analysis.diversity import HeadDiversity, diversity_by_head, effective_rank, head_diversity
 from attentune.analysis.estimates import Estimate, mean_over_examples
+from attentune.analysis.explanation import Explanation, explain
 from attentune.analysis.figures import (
     Drawing,
     draw_ablation,
@@ -18,19 +19,25 @@ from attentune.analysis.measures import MEASURES, Measure
 from attentune.analysis.page import Picture, render_page
 from attentune.analysis.paired import Paired, compare_answers
 from attentune.analysis.received import Received, received_by_head
+from attentune.analysis.report import Answer, Arm, Example, Report, make_report
 from attentune.analysis.survey import Survey, difference, installed_dependency, survey
 
 __all__ = [
     "MEASURES",
+    "Answer",
+    "Arm",
     "AverageMap",
     "Drawing",
     "Estimate",
+    "Example",
+    "Explanation",
     "HeadDiversity",
     "Maps",
     "Measure",
     "Paired",
     "Picture",
     "Received",
+    "Report",
     "Survey",
     "attention_maps",
     "average_map",
@@ -46,8 +53,10 @@ __all__ = [
     "draw_token_importance",
     "draw_training_curves",
     "effective_rank",
+    "explain",
     "head_diversity",
     "installed_dependency",
+    "make_report",
     "mean_over_examples",
     "received_by_head",
     "render_page",
