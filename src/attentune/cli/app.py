@@ -10,9 +10,11 @@ import typer
 
 from attentune.cli.demo import demo
 from attentune.cli.evaluate import evaluate
+from attentune.cli.explain import explain
 from attentune.cli.methods import methods
 from attentune.cli.predict import predict
 from attentune.cli.push import push
+from attentune.cli.report import report
 from attentune.cli.submit import submit
 from attentune.cli.tasks import tasks
 from attentune.cli.train import train
@@ -57,7 +59,7 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, evaluate, predict, submit, push, methods, tasks):
+for command in (demo, train, evaluate, predict, explain, report, submit, push, methods, tasks):
     app.command()(_told(command))
 
 

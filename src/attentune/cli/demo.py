@@ -190,7 +190,7 @@ def _verdict(unguided: _Arm, guided: _Arm, paired: "Paired") -> str:
 def _draw(arms: list[_Arm], path: Path) -> None:
     from attentune.analysis import draw_received
 
-    draw_received({arm.title: arm.picture for arm in arms}, path)
+    draw_received({arm.title: arm.picture for arm in arms}).save(path)
 
 
 def _write_page(page: Path, picture: Path, arms: list[_Arm], verdict: str, commands: list[str]) -> None:
