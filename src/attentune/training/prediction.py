@@ -20,8 +20,8 @@ from attentune.training.loading import load
 from attentune.training.precision import takes_bf16
 from attentune.training.run_folder import RunFolder
 
-LARGEST_WINDOW = 64
-"""In batches."""
+LARGEST_WINDOW = 4096
+"""In texts; a batch that is larger is a window of its own."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +90,10 @@ class Predictor:
 
     def _windows(self, texts: Iterable[tuple[str, str | None]], batch_size: int) -> Iterator[Tensor]:
         """The answers window by window, each twice as large as the one before, up to the largest."""
-        remaining, batches = iter(texts), 1
-        while window := list(islice(remaining, batches * batch_size)):
+        remaining, size = iter(texts), batch_size
+        while window := list(islice(remaining, size)):
             yield self._answer(window, batch_size)
-            batches = min(2 * batches, LARGEST_WINDOW)
+            size = max(batch_size, min(2 * size, LARGEST_WINDOW // batch_size * batch_size))
 
     def _answer(self, window: list[tuple[str, str | None]], batch_size: int) -> Tensor:
         first = [text for text, _ in window]
