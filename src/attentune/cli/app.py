@@ -13,6 +13,7 @@ from attentune.cli.evaluate import evaluate
 from attentune.cli.explain import explain
 from attentune.cli.methods import methods
 from attentune.cli.predict import predict
+from attentune.cli.pretrain import pretrain
 from attentune.cli.push import push
 from attentune.cli.report import report
 from attentune.cli.submit import submit
@@ -59,7 +60,7 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, evaluate, predict, explain, report, submit, push, methods, tasks):
+for command in (demo, train, pretrain, evaluate, predict, explain, report, submit, push, methods, tasks):
     app.command()(_told(command))
 
 

@@ -2,7 +2,8 @@
 
 loss = Σ_layers mean over the pattern's heads, the rows q that have a target, and the batch, of Σ_k (A[q, k] − P[q, k])²,
 from Σ_k A² and Σ_k A·P, without the maps. Where a pattern looks is `functional.pattern_target`; what is out of a
-query's reach, as the next token in a decoder, is no target.
+query's reach, as the next token in a decoder, is no target. Where several documents are packed into one input, each begun
+by a [CLS] of its own, no pattern looks from one into another.
 """
 
 import functools
@@ -69,8 +70,8 @@ class First(Pattern):
     summary: ClassVar[str] = "heads look at the first token"
 
     def target(self, seen: Pass, queries: int, keys: int) -> Tensor:
-        """The text's first token; a second text of a pair has no other."""
-        target = pattern_target("first", keys, real=_real(seen, keys))
+        """The document's first token; a second text of a pair has no other."""
+        target = pattern_target("first", keys, real=_real(seen, keys), segments=_documents(seen, keys))
         return (target if target.dim() == 2 else target[None])[:, keys - queries :]
 
 
@@ -126,14 +127,19 @@ class _Marked(Pattern):
             )
 
     def target(self, seen: Pass, queries: int, keys: int) -> Tensor:
-        """1 for the tokens of the kind, (batch, 1, 1, keys): the same for every query."""
+        """1 for the tokens of the kind, (batch, 1, 1, keys): the same for every query; where documents are packed,
+        (batch, 1, keys, keys): for each query those of its own document."""
         assert seen.ids is not None
         if seen.ids.shape[1] != keys:  # a pass that goes on from a cache: `loss` says so
             return torch.zeros(1, 1, 1, keys)
         kinds = torch.tensor(self._kinds(seen), dtype=seen.ids.dtype, device=seen.ids.device)
         marked = torch.isin(seen.ids, kinds)
         real = _real(seen, keys)
-        return (marked if real is None else marked & real).to(torch.get_default_dtype())[:, None, None, :]
+        marked = (marked if real is None else marked & real)[:, None, :]
+        documents = _documents(seen, keys)
+        if documents is not None:
+            marked = marked & (documents[:, :, None] == documents[:, None, :])
+        return marked.to(torch.get_default_dtype())[:, None]
 
     def loss(self, seen: Pass) -> Tensor:
         """As for all patterns, in a pass that is given all of its tokens."""
@@ -183,12 +189,22 @@ def _real(seen: Pass, keys: int) -> Tensor | None:
 
 
 def _segments(seen: Pass, keys: int) -> Tensor | None:
-    """(batch, keys) numbers of the texts that tokens are of: a separator ends one, or the model is told by its token types."""
+    """(batch, keys) numbers of the texts that tokens are of: a separator ends one and a [CLS] begins one, or the model is told
+    by its token types."""
     ids, types = seen.ids, seen.observation.inputs.get("token_type_ids")
     if ids is not None and ids.shape[1] == keys and seen.kinds is not None and seen.kinds.delimiters:
         ends = seen.kinds.is_delimiter(ids).long()
-        return ends.cumsum(dim=-1) - ends
+        return (ends + seen.kinds.is_beginning(ids).long()).cumsum(dim=-1) - ends
     return types if isinstance(types, Tensor) and types.shape[-1] == keys and types.dim() == 2 else None
+
+
+def _documents(seen: Pass, keys: int) -> Tensor | None:
+    """(batch, keys) numbers of the documents that tokens are of; None where each input is but one, as far as we know."""
+    ids = seen.ids
+    if ids is None or ids.shape[1] != keys or seen.kinds is None:
+        return None
+    numbers = seen.kinds.is_beginning(ids).long().cumsum(dim=-1)
+    return numbers if bool((numbers > 1).any()) else None
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from attentune.training.loading import load
 from attentune.training.models import load_for_classification
 from attentune.training.overrides import assigned, laid_over, lora_values
 from attentune.training.prediction import Prediction, Predictor
+from attentune.training.pretraining import PretrainingRecipe, pretrain, resume_pretraining
 from attentune.training.processes import is_first
 from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
 from attentune.training.run import require_trust, resume_run, run_recipe
@@ -21,6 +22,7 @@ __all__ = [
     "LoraRecipe",
     "Prediction",
     "Predictor",
+    "PretrainingRecipe",
     "Recipe",
     "RunFolder",
     "Trainer",
@@ -33,9 +35,11 @@ __all__ = [
     "load",
     "load_for_classification",
     "lora_values",
+    "pretrain",
     "push_run",
     "read_values",
     "require_trust",
+    "resume_pretraining",
     "resume_run",
     "run_recipe",
     "try_method",

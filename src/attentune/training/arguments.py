@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from attentune.errors import UserError
 from attentune.training import processes
-from attentune.training.recipe import Recipe, TrainingRecipe
+from attentune.training.recipe import TrainingRecipe
 from attentune.training.run_folder import RunFolder
 
 EVALUATION_BATCH = 64
@@ -42,10 +42,9 @@ class Plan:
 
 
 def training_arguments(
-    recipe: Recipe, folder: RunFolder, *, bf16: bool, rows: int, deciding: str, run_name: str
+    training: TrainingRecipe, folder: RunFolder, *, bf16: bool, rows: int, deciding: str, run_name: str
 ) -> TrainingArguments:
     """transformers' arguments for a run, on this one of its processes."""
-    training = recipe.training
     on_gpu = torch.cuda.is_available()
     plan = Plan.of(training, rows)
     is_best_kept = training.early_stopping is not None

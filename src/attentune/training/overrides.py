@@ -34,8 +34,8 @@ def laid_over(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, A
     return result
 
 
-def assigned(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """The values with what each `field=value` says.
+def assigned(values: Mapping[str, Any], assignments: Sequence[str], recipe: type[BaseModel] = Recipe) -> dict[str, Any]:
+    """The values with what each `field=value` says; the fields are those of a kind of recipe.
 
     >>> assigned({"training": {"seed": 1}}, ["training.seed=3", "method=mdg(0.1)"])
     {'training': {'seed': 3}, 'method': 'mdg(0.1)'}
@@ -46,7 +46,7 @@ def assigned(values: Mapping[str, Any], assignments: Sequence[str]) -> dict[str,
         if not found or not path.strip():
             raise UserError(f"--set {assignment} is no field=value; write it as --set training.seed=3")
         names = path.strip().split(".")
-        value = _read(assignment, names, text)
+        value = _read(assignment, names, text, recipe)
         place = result
         for name in names[:-1]:
             inner = place.get(name)
@@ -73,14 +73,14 @@ def lora_values(text: str | None) -> dict[str, Any] | None:
     return values
 
 
-def _read(assignment: str, names: Sequence[str], text: str) -> Any:
+def _read(assignment: str, names: Sequence[str], text: str, recipe: type[BaseModel]) -> Any:
     """The value of an assignment, as its field takes it; a path that leads nowhere is told."""
-    part: type[BaseModel] = Recipe
+    part = recipe
     for i, name in enumerate(names):
         field = part.model_fields.get(name)
         if field is None:
             close = get_close_matches(name, part.model_fields, n=1)
-            meant = f" (did you mean {'.'.join([*names[:i], close[0]])}?)" if close else _elsewhere(name)
+            meant = f" (did you mean {'.'.join([*names[:i], close[0]])}?)" if close else _elsewhere(name, recipe)
             where = f"a recipe's {'.'.join(names[:i])}" if i else "a recipe"
             raise UserError(f"--set {assignment}: {where} has no field {name!r}{meant}; its fields are {_fields(part)}")
         kinds = _kinds(field.annotation)
@@ -112,9 +112,9 @@ def _kinds(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
-def _elsewhere(name: str) -> str:
+def _elsewhere(name: str, recipe: type[BaseModel]) -> str:
     """Where a field of that name is, if it is in one of the parts."""
-    for outer, field in Recipe.model_fields.items():
+    for outer, field in recipe.model_fields.items():
         for kind in _kinds(field.annotation):
             if isinstance(kind, type) and issubclass(kind, BaseModel) and name in kind.model_fields:
                 return f" (did you mean {outer}.{name}?)"

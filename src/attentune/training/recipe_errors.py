@@ -15,7 +15,7 @@ from attentune.errors import UserError
 FLAGS = (
     *("model", "revision", "trust_remote_code", "task", "data_dir", "train_file", "eval_file", "text", "text_pair", "label"),
     *("method", "seed", "epochs", "max_steps", "lr", "batch_size", "max_length", "max_train", "max_eval", "save_steps"),
-    *("precision", "lora"),
+    *("precision", "lora", "architecture", "layers", "width", "heads", "vocab_size", "whole_word"),
 )  # fmt: skip
 """The fields that have a flag of their name; the others are reached with --set."""
 KINDS = {"integer": "a whole number", "number": "a number", "string": "a text", "boolean": "true or false"}

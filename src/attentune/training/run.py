@@ -250,7 +250,7 @@ class _Run:
         )
         rows = len(encoded.train)
         arguments = training_arguments(
-            self.recipe,
+            training,
             folder,
             bf16=bf16,
             rows=rows + _more_rows(self.recipe, rows),

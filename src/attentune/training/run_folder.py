@@ -13,14 +13,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Protocol, TextIO
 
 from attentune.errors import UserError
 from attentune.tasks import Judged, trec_lines
-from attentune.training.recipe import Recipe
+from attentune.training.recipe import Recipe, read_values
 
 RECORDED_PACKAGES = ("attentune", "torch", "transformers", "datasets", "tokenizers", "accelerate", "numpy")
 METRICS = ("task", "method", "seed", "eval", "train", "inputs", "deciding")
+
+
+class Written(Protocol):
+    """A recipe of any kind."""
+
+    def to_yaml(self) -> str:
+        """The recipe as it is kept beside a run."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,12 @@ class RunFolder:
         return self.path / "adapter"
 
     def recipe(self) -> Recipe:
-        """The recipe as run."""
+        """The recipe as run, for a run that fine-tunes."""
+        if read_values(self.recipe_file).get("run") == "pretraining":
+            raise UserError(
+                f"the run in {self.path} is one of pre-training: fine-tune its model with attentune train --model {self.path}, "
+                f"or go on with it, if it was interrupted, with attentune pretrain --resume --output {self.path}"
+            )
         return Recipe.from_yaml(self.recipe_file)
 
     def metrics(self) -> dict[str, Any]:
@@ -142,7 +154,7 @@ class RunFolder:
         now = versions()
         return [f"{name} {old} → {now[name]}" for name, old in items if name in now and now[name] != old]
 
-    def write_start(self, recipe: Recipe) -> None:
+    def write_start(self, recipe: Written) -> None:
         """What is known before training: the recipe, and with which versions it is run."""
         write_whole(self.recipe_file, recipe.to_yaml())
         write_whole(self.path / "versions.json", json.dumps(versions(), indent=2) + "\n")
