@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attentune.attention import Selection, attend, fused, kernels, masks, mass, overlap, products, reach
+from attentune.attention import Selection, attend, fused, kernels, masks, mass, overlap, products, reach, sharpness
 from attentune.attention.attend import read_attention
 from attentune.errors import UserError
 
@@ -103,12 +103,28 @@ def test_reference_output_is_torchs_own_attention():
     torch.testing.assert_close(got, expected)
 
 
+@pytest.mark.parametrize("backend", ["reference", "fused"])
+@pytest.mark.parametrize("heads", ["all", "1-2", [0, 3]])
+def test_what_is_read_of_some_heads_is_what_they_read_among_all(heads, backend):
+    query, key, value = inputs(heads=4)
+    bias = torch.randn(1, 4, 1, 5, dtype=torch.float64)
+    bias[:, 3, :, 2] = float("-inf")
+    target, some = torch.tensor([[1, 2, -1, 0, 4]] * 2), Selection.parse(heads)
+    read = ["sharpness", mass(target), reach(target)]
+    whole = attend(query, key, value, mask=bias, read=read, backend="reference").readings
+    wanted = [sharpness(some, "some 0"), mass(target, "some 1", some), reach(target, "some 2", some)]
+    got = attend(query, key, value, mask=bias, read=wanted, backend=backend).readings
+    chosen = list(some.resolve(4, "head"))
+    for i, name in enumerate(["sharpness", "mass", "reach"]):
+        torch.testing.assert_close(got[f"some {i}"], whole[name][:, chosen].to(got[f"some {i}"].dtype), msg=name)
+
+
 # The fused backend, against the reference.
 
 
 READINGS = [
     "received", "sharpness", "entropy", "sparse", "dense", "sparse by head", "reach", "reach by head", "dense reach",
-    "overlap", "overlap of some", "sparse of some", "dense of some", "reach of some", "dense reach of some",
+    "overlap", "overlap of some", "sharpness of some", "sparse of some", "dense of some", "reach of some", "dense reach of some",
 ]  # fmt: skip
 
 
@@ -166,7 +182,7 @@ def build(problem, dtype):
     }
     read = []
     for name in problem["read"]:
-        if name.endswith("of some") and name != "overlap of some":
+        if name.endswith("of some") and name not in ("overlap of some", "sharpness of some"):
             taken = reach if "reach" in name else mass
             some = Selection.parse([-1] if problem["seed"] % 2 else [0, -1])
             count = len(some.resolve(heads, "head"))
@@ -185,6 +201,8 @@ def build(problem, dtype):
             read.append(reach(torch.rand(1, 1, 1, keys, generator=generator) if "dense" in name else sparse, name))
         elif name == "overlap":
             read.append(overlap())
+        elif name == "sharpness of some":
+            read.append(sharpness(Selection.parse([0, -1]), name))
         elif name == "overlap of some":
             read.append(overlap(Selection.parse([0, -1]), name))
         else:
@@ -276,7 +294,8 @@ def test_bfloat16_stays_within_its_precision_of_float64(monkeypatch, short, mask
     wide, arguments = build(
         {
             "batch": 2, "kv_heads": 2, "groups": 1, "queries": 64, "keys": 64, "width": 32, "mask": mask,
-            "weighted": True, "scale": None, "read": ["received", "sharpness", "entropy", "sparse"], "seed": 5,
+            "weighted": True, "scale": None, "seed": 5,
+            "read": ["received", "sharpness", "entropy", "sparse", "sharpness of some"],
         },
         torch.float64,
     )  # fmt: skip

@@ -18,6 +18,7 @@ from attentune.analysis.maps import AverageMap, Maps, attention_maps, average_ma
 from attentune.analysis.measures import MEASURES, Measure
 from attentune.analysis.page import Picture, render_page
 from attentune.analysis.paired import Paired, compare_answers
+from attentune.analysis.patterns import pattern_scores
 from attentune.analysis.received import Received, received_by_head
 from attentune.analysis.report import Answer, Arm, Example, Report, make_report
 from attentune.analysis.survey import Survey, difference, installed_dependency, survey
@@ -58,6 +59,7 @@ __all__ = [
     "installed_dependency",
     "make_report",
     "mean_over_examples",
+    "pattern_scores",
     "received_by_head",
     "render_page",
     "survey",

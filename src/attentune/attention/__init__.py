@@ -7,7 +7,7 @@ of a stock transformers model while it runs.
 from attentune.attention.attend import Attended, Backend, attend
 from attentune.attention.entries import Entries
 from attentune.attention.observe import Observation, Observer, Revision, count_layers, observe
-from attentune.attention.readings import Mass, Overlap, Reach, Reading, mass, overlap, reach
+from attentune.attention.readings import Mass, Overlap, Reach, Reading, Sharpness, mass, overlap, reach, sharpness
 from attentune.attention.selection import Selection
 from attentune.attention.watch import watch
 from attentune.attention.wrapped import base_model
@@ -24,6 +24,7 @@ __all__ = [
     "Reading",
     "Revision",
     "Selection",
+    "Sharpness",
     "attend",
     "base_model",
     "count_layers",
@@ -31,5 +32,6 @@ __all__ = [
     "observe",
     "overlap",
     "reach",
+    "sharpness",
     "watch",
 ]

@@ -22,7 +22,16 @@ from attentune.attention.fused import fused_attention
 from attentune.attention.masks import Allowed, allow, reading_dtype
 from attentune.attention.overlap import overlap_of
 from attentune.attention.products import product_attention
-from attentune.attention.readings import Known, Overlap, Reading, Targeted, check_readings, with_targets
+from attentune.attention.readings import (
+    Known,
+    Overlap,
+    Reading,
+    Sharpness,
+    Targeted,
+    check_readings,
+    in_a_row,
+    with_targets,
+)
 from attentune.attention.reference import attend_by_reference
 from attentune.attention.targets import reach_of, sparse_mass
 from attentune.errors import UserError
@@ -139,7 +148,7 @@ def _attend_fused(
     weight = _weight(query, query_weight, allowed) if "received" in asked else None
     # With the keys as values, the output is A K: just what the entropy needs.
     values = key if value is None else value
-    sharp = "sharpness" in asked
+    sharp = _sharp_heads(asked, query.shape[1])
     if dropout:
         output, lse, received, sharpness = product_attention(query, key, values, allowed, scale, weight, sharp, dropout)
     else:
@@ -149,6 +158,10 @@ def _attend_fused(
     for reading in asked:
         if isinstance(reading, Targeted):
             readings[reading.name] = _targeted(reading, query, key, allowed, scale, lse)
+        elif isinstance(reading, Sharpness):
+            assert sharpness is not None
+            some = in_a_row(reading.heads.resolve(query.shape[1], "head"))
+            readings[reading.name] = _where_alive(allowed, sharpness)[:, some]
         elif isinstance(reading, Overlap):
             shared = overlap_of(query, key, allowed, scale, lse, reading.heads)
             readings[reading.name] = _where_alive(allowed, shared)
@@ -161,7 +174,7 @@ def _attend_fused(
         else:
             if a_k is None or a_k.dtype != lse.dtype:  # rounded to bfloat16 it would be off by as much as the entropy
                 precise = key.to(lse.dtype)
-                a_k = attention(query.to(lse.dtype), precise, precise, allowed, scale, None, False)[0]
+                a_k = attention(query.to(lse.dtype), precise, precise, allowed, scale, None)[0]
             entropy = lse - scale * (query.to(lse.dtype) * a_k).sum(dim=-1)
             if allowed.finite and allowed.bias is not None:
                 entropy = entropy - dense_mass(query, key, allowed, scale, lse, allowed.bias.clamp_min(-1e9))
@@ -171,9 +184,17 @@ def _attend_fused(
     return output, readings
 
 
+def _sharp_heads(asked: tuple[Known, ...], count: int) -> tuple[int, ...]:
+    """The heads whose sharpness is asked for."""
+    if "sharpness" in asked:
+        return tuple(range(count))
+    some = [one.heads.resolve(count, "head") for one in asked if isinstance(one, Sharpness)]
+    return tuple(sorted({head for heads in some for head in heads}))
+
+
 def _targeted(reading: Targeted, query: Tensor, key: Tensor, allowed: Allowed, scale: float, lse: Tensor) -> Tensor:
     if reading.heads is not None:
-        heads = list(reading.heads)
+        heads = in_a_row(reading.heads)
         query, key, lse, allowed = query[:, heads], key[:, heads], lse[:, heads], allowed.of_heads(heads)
     if reading.is_reach:
         return reach_of(reading, allowed, (*query.shape[:3], key.shape[2])).to(lse.dtype)

@@ -22,16 +22,23 @@ from torch.nn.functional import pad
 
 from attentune.attention import kernels, products
 from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle
+from attentune.attention.readings import in_a_row
 
 CHUNK_ELEMENTS = 2**22
 """How many elements of a swapped (keys × queries) bias may exist at once, where a bias that differs by query needs one."""
 
 
 def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, allowed: Allowed, scale: float, weight: Tensor | None, sharp: bool
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Allowed,
+    scale: float,
+    weight: Tensor | None,
+    sharp: tuple[int, ...] = (),
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Output (batch, heads, queries, dim), lse (batch, heads, queries), received (batch, heads, keys) where `weight` is
-    given, and, where it is asked for by `sharp`, sharpness (batch, heads, queries).
+    given, and sharpness (batch, heads, queries) where `sharp` names heads; of the others it has no meaning.
 
     `weight` (batch, 1 or heads, queries) says how much each query counts. Heads and widths of all inputs agree.
     """
@@ -49,17 +56,23 @@ class _FusedAttention(torch.autograd.Function):
         allowed: Allowed,
         scale: float,
         weight: Tensor | None,
-        sharp: bool,
+        sharp: tuple[int, ...],
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         bias, causal = allowed.bias, allowed.causal
         output, lse, saved = kernels.forward(query, key, value, bias, scale, causal)
         received = None if weight is None else _received(query, key, allowed, scale, weight, lse)
         sharpness = twice = None
         if sharp:
-            narrow = value[..., : kernels.narrowest_value(query)]  # of no meaning: only the log-sum-exp is wanted
-            _, lse_at_twice, twice = kernels.forward(query, key, narrow, _doubled(bias), 2 * scale, causal)
-            sharpness = (lse_at_twice - 2 * lse).exp()
+            some = in_a_row(sharp)
+            narrow = value[
+                :, some, :, : kernels.narrowest_value(query)
+            ]  # of no meaning: only the log-sum-exp is wanted
+            doubled = _doubled(allowed.of_heads(some).bias)
+            _, at_twice, twice = kernels.forward(query[:, some], key[:, some], narrow, doubled, 2 * scale, causal)
+            sharpness = torch.zeros_like(lse)
+            sharpness[:, some] = (at_twice - 2 * lse[:, some]).exp()
         ctx.twice = None if products.are_faster(query, key) else twice
+        ctx.sharp = sharp
         ctx.save_for_backward(query, key, value, output, bias, weight, sharpness, saved.logsumexp, *saved.state)
         ctx.causal, ctx.scale = causal, scale
         ctx.set_materialize_grads(False)
@@ -75,23 +88,26 @@ class _FusedAttention(torch.autograd.Function):
         grads: tuple[Tensor | None, ...]
         if products.are_faster(query, key):
             grads = products.gradients(
-                query, key, value, output, logsumexp, bias, weight, sharpness, scale, causal, upstream
+                query, key, value, output, logsumexp, bias, weight, sharpness, scale, causal, upstream, ctx.sharp
             )
             return *grads, None, None, None, None
         through_twice = None
         if upstream.sharpness is not None and sharpness is not None:
             # d sharpness = sharpness · (d lse at twice − 2 d lse), and of the former only query and key are to be had.
             c = upstream.sharpness * sharpness
-            at_twice = products.Upstream(None, lse=c)
-            through_twice = _gradients(
-                query, key, value, None, ctx.twice, _doubled(bias), None, 2 * scale, causal, at_twice
-            )
+            some = in_a_row(ctx.sharp)
+            q, k, v = query[:, some], key[:, some], value[:, some]
+            doubled = _doubled(bias if bias is None or bias.shape[1] == 1 else bias[:, some])
+            at_twice = products.Upstream(None, lse=c[:, some])
+            through_twice = _gradients(q, k, v, None, ctx.twice, doubled, None, 2 * scale, causal, at_twice)
             d_lse = -2 * c if upstream.lse is None else upstream.lse - 2 * c
             upstream = upstream._replace(lse=d_lse)
         saved = kernels.Saved(logsumexp, tuple(state))
         grads = _gradients(query, key, value, output, saved, bias, weight, scale, causal, upstream)
         if through_twice is not None:
-            grads = (grads[0] + through_twice[0], grads[1] + through_twice[1], grads[2])  # type: ignore[operator]
+            for whole, more in zip(grads[:2], through_twice[:2], strict=True):
+                assert whole is not None
+                whole[:, some] += more  # type: ignore[arg-type]
         return *grads, None, None, None, None
 
 

@@ -5,8 +5,7 @@ repeats itself, as a padding mask does for every query, are brought to size 1, s
 """
 
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -34,11 +33,10 @@ class Allowed:
     causal: bool
     finite: bool  # whether the bias may hold values other than 0 and FORBIDDEN
 
-    def of_heads(self, heads: Sequence[int]) -> "Allowed":
+    def of_heads(self, index: slice | list[int]) -> "Allowed":
         """The same for some of the heads."""
-        bias = self.bias if self.bias is None or self.bias.shape[1] == 1 else self.bias[:, list(heads)]
-        alive = self.alive if self.alive is None or self.alive.shape[1] == 1 else self.alive[:, list(heads)]
-        return replace(self, bias=bias, alive=alive)
+        bias, alive = (x if x is None or x.shape[1] == 1 else x[:, index] for x in (self.bias, self.alive))
+        return Allowed(bias, alive, self.causal, self.finite)
 
     @property
     def keys_only(self) -> bool:

@@ -70,7 +70,7 @@ def product_attention(
     allowed: Allowed,
     scale: float,
     weight: Tensor | None,
-    sharp: bool,
+    sharp: tuple[int, ...] = (),
     dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """What `fused_attention` returns; with dropout of the map, which touches the output alone."""
@@ -129,6 +129,7 @@ def gradients(
     scale: float,
     causal: bool,
     upstream: Upstream,
+    sharp: tuple[int, ...] = (),
     drop: "Dropout | None" = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Gradients of query, key and value, given those of the results: the equations of `fused`, and 2 A d_sharpness."""
@@ -168,12 +169,17 @@ def gradients(
             d_scores = (-rows).expand_as(maps).clone()
         if through_received is not None:
             d_scores.addcmul_(*through_received)
-        if twice is not None:
+        if twice is not None and _has_any(heads, sharp):
             d_scores.addcmul_(twice[block][..., None], maps)
         narrow = d_scores.mul_(maps).to(low)
         dq[block] = narrow @ key[examples, heads]
         dk.add(block, narrow.mT @ query[block])
     return dq.mul_(scale), dk.total.mul_(scale).to(low), None if dv is None else dv.total.to(low)
+
+
+def _has_any(heads: slice, wanted: tuple[int, ...]) -> bool:
+    """Whether some of the heads are among those wanted."""
+    return any(heads.start <= head < heads.stop for head in wanted)
 
 
 class _Summed:
@@ -230,14 +236,14 @@ class _ProductAttention(torch.autograd.Function):
         allowed: Allowed,
         scale: float,
         weight: Tensor | None,
-        sharp: bool,
+        sharp: tuple[int, ...],
         dropout: float,
     ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         drop = Dropout(dropout) if dropout else None
         draws = None if drop is None else drop.draws()
         lse = query.new_empty(query.shape[:3], dtype=reading_dtype(query.dtype))
         total = None if weight is None else lse.new_zeros(key.shape[:3])
-        sharpness = torch.empty_like(lse) if sharp else None
+        sharpness = torch.zeros_like(lse) if sharp else None
         batch, heads, queries, _ = query.shape
         output = value.new_empty(batch, queries, heads, value.shape[-1]).transpose(1, 2)
         for block in blocks(query, key):
@@ -247,7 +253,7 @@ class _ProductAttention(torch.autograd.Function):
             lse[block] = sums.amax(dim=-1) - maps.amax(dim=-1).log_()
             if total is not None and weight is not None:
                 _add_received(total, maps, weight, block)
-            if sharpness is not None:
+            if sharpness is not None and _has_any(block.heads, sharp):
                 sharpness[block] = maps.square().sum(dim=-1)
             if draws is not None:
                 maps *= draws.next(maps)
@@ -255,7 +261,7 @@ class _ProductAttention(torch.autograd.Function):
         if drop is not None:
             output /= drop.keep
         ctx.save_for_backward(query, key, value, output, lse, allowed.bias, weight, sharpness)
-        ctx.causal, ctx.scale, ctx.drop = allowed.causal, scale, drop
+        ctx.causal, ctx.scale, ctx.drop, ctx.sharp = allowed.causal, scale, drop, sharp
         ctx.set_materialize_grads(False)
         return output, lse, total, sharpness
 
@@ -275,6 +281,7 @@ class _ProductAttention(torch.autograd.Function):
             ctx.scale,
             ctx.causal,
             Upstream(*upstream),
+            ctx.sharp,
             ctx.drop,
         )
         return *grads, None, None, None, None, None

@@ -66,6 +66,14 @@ class Overlap:
 
 
 @dataclass(frozen=True, eq=False)
+class Sharpness:
+    """The reading Σ_k A[q, k]² of some heads; made by `sharpness`."""
+
+    heads: Selection = field(default_factory=Selection)
+    name: str = "sharpness"
+
+
+@dataclass(frozen=True, eq=False)
 class Targeted:
     """A mass or a reach whose target is known."""
 
@@ -117,8 +125,19 @@ class Targeted:
         return isinstance(self.target, Tensor) and not self.target.is_floating_point()
 
 
-Reading = str | Mass | Overlap
-Known = str | Targeted | Overlap
+def in_a_row(heads: Iterable[int]) -> slice | list[int]:
+    """Numbers in ascending order as an index.
+
+    >>> in_a_row((2, 3)), in_a_row((0, 3))
+    (slice(2, 4, None), [0, 3])
+    """
+    numbers = list(heads)
+    first, last = numbers[0], numbers[-1]
+    return slice(first, last + 1) if last - first + 1 == len(numbers) else numbers
+
+
+Reading = str | Mass | Overlap | Sharpness
+Known = str | Targeted | Overlap | Sharpness
 """A reading with its target made."""
 
 
@@ -157,6 +176,15 @@ def overlap(heads: Selection | None = None, name: str = "overlap") -> Overlap:
     return Overlap(heads or Selection(), name)
 
 
+def sharpness(heads: Selection | None = None, name: str = "sharpness") -> Sharpness:
+    """Ask `attend` for the sharpness of some heads alone, (batch, those heads, queries), at their cost.
+
+    >>> sharpness(Selection.parse("0-3"), "mine").name
+    'mine'
+    """
+    return Sharpness(heads or Selection(), name)
+
+
 def name_of(reading: Reading | Known) -> str:
     """Under which name a reading is found."""
     return reading if isinstance(reading, str) else reading.name
@@ -178,7 +206,7 @@ def _checked(target: Tensor | Entries) -> Tensor | Entries:
 
 def check_readings(read: Iterable[Reading] | Reading) -> tuple[Reading, ...]:
     """The readings asked for, each known and each name once."""
-    asked = (read,) if isinstance(read, str | Mass | Overlap) else tuple(read)
+    asked = (read,) if isinstance(read, str | Mass | Overlap | Sharpness) else tuple(read)
     names = [name_of(reading) for reading in asked]
     for reading, name in zip(asked, names, strict=True):
         if isinstance(reading, str) and name not in NAMED:

@@ -6,7 +6,7 @@ from torch.nn.functional import dropout as drop
 
 from attentune.attention.entries import Entries
 from attentune.attention.masks import FORBIDDEN, Allowed, causal_triangle, reading_dtype
-from attentune.attention.readings import Known, Overlap, Targeted, name_of
+from attentune.attention.readings import Known, Overlap, Sharpness, Targeted, name_of
 from attentune.attention.targets import reach_of
 
 
@@ -36,7 +36,7 @@ def attend_by_reference(
     readings = {}
     for reading in read:
         if isinstance(reading, Targeted) and reading.is_reach:
-            heads = reading.heads or range(maps.shape[1])
+            heads = list(reading.heads or range(maps.shape[1]))
             full = (maps.shape[0], len(heads), *maps.shape[2:])
             readings[reading.name] = reach_of(reading, allowed.of_heads(heads), full).to(dtype)
         else:
@@ -46,6 +46,8 @@ def attend_by_reference(
 
 
 def _reading(reading: Known, maps: Tensor, logs: Tensor, query_weight: Tensor | None) -> Tensor:
+    if isinstance(reading, Sharpness):
+        return maps[:, list(reading.heads.resolve(maps.shape[1], "head"))].square().sum(dim=-1)
     if isinstance(reading, Overlap):
         chosen = list(reading.heads.resolve(maps.shape[1], "head"))
         return maps[:, chosen].sum(dim=1, keepdim=True).square().sum(dim=-1)

@@ -10,7 +10,7 @@ import functools
 import torch
 from torch import Tensor
 
-from attentune.attention import Entries, Reading, mass, reach
+from attentune.attention import Entries, Reading, mass, reach, sharpness
 from attentune.attention.readings import Target
 from attentune.functional import pattern_loss_from_readings
 from attentune.methods.passes import Pass
@@ -21,7 +21,11 @@ def readings_towards(target: Target, seen: Pass, *, even: bool = True) -> tuple[
     if callable(target):
         target = functools.cache(target)  # made once, and not for each layer
     named, heads = seen.name, seen.heads
-    reads: list[Reading] = ["sharpness", mass(target, f"{named}.mass", heads), reach(target, f"{named}.reach", heads)]
+    reads: list[Reading] = [
+        sharpness(heads, f"{named}.sharpness"),
+        mass(target, f"{named}.mass", heads),
+        reach(target, f"{named}.reach", heads),
+    ]
     if not even:
         squares = functools.cache(lambda *sizes: _squared(target(*sizes))) if callable(target) else _squared(target)
         reads.append(reach(squares, f"{named}.squares", heads))
@@ -34,12 +38,12 @@ def _squared(target: Tensor | Entries) -> Tensor | Entries:
 
 def loss_towards(seen: Pass, *, even: bool = True) -> Tensor:
     """Σ over layers of the mean squared error of the rows that are real and have a target, from those readings."""
-    names = ["sharpness", f"{seen.name}.mass", f"{seen.name}.reach", f"{seen.name}.{'reach' if even else 'squares'}"]
+    names = [f"{seen.name}.{name}" for name in ("sharpness", "mass", "reach", "reach" if even else "squares")]
     losses = []
-    for sharpness, on_target, within, squares in zip(*map(seen.by_layer, names), strict=True):
+    for sharp, on_target, within, squares in zip(*map(seen.by_layer, names), strict=True):
         rows = within > 0  # (batch, heads, queries)
         if seen.real is not None:
             rows = rows & seen.real[:, None, -rows.shape[2] :].to(rows.device)
         total = within.masked_fill(~rows, 1.0)
-        losses.append(pattern_loss_from_readings(sharpness, on_target / total, squares / total.square(), rows=rows))
+        losses.append(pattern_loss_from_readings(sharp, on_target / total, squares / total.square(), rows=rows))
     return torch.stack([loss.to(losses[0].device) for loss in losses]).sum()

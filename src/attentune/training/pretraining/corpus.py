@@ -74,7 +74,7 @@ def _from_files(files: Sequence[Path], column: str | None) -> datasets.Dataset:
         with file.open("rb") as opened_file:
             digest.update(hashlib.file_digest(opened_file, "sha256").digest() + file.suffix.lower().encode())
     try:
-        found = datasets.Dataset.from_generator(
+        return datasets.Dataset.from_generator(
             _rows,
             features=datasets.Features({"text": datasets.Value("large_string")}),
             gen_kwargs={"files": tuple(map(str, files)), "column": column},
@@ -84,15 +84,17 @@ def _from_files(files: Sequence[Path], column: str | None) -> datasets.Dataset:
         if isinstance(error.__cause__, UserError):
             raise error.__cause__ from None
         raise
-    if len(found) == 0:
-        raise UserError(f"there is no text in {', '.join(map(str, files))}; give a document a line")
-    return found
 
 
 def _rows(files: tuple[str, ...], column: str | None) -> Iterator[dict[str, str]]:
+    is_empty = True
     for file in map(Path, files):
-        texts = _lines(file) if file.suffix.lower() == PLAIN else _column(open_table(file), column)
-        yield from ({"text": text} for text in texts if text.strip())
+        for text in _lines(file) if file.suffix.lower() == PLAIN else _column(open_table(file), column):
+            if text.strip():
+                is_empty = False
+                yield {"text": text}
+    if is_empty:
+        raise UserError(f"there is no text in {', '.join(files)}; give a document a line")
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from attentune.errors import UserError
 
 FORMAT = 1
+ROWS_AT_ONCE = 10_000
 IDS = datasets.List(datasets.Value("int32"))
 OFFSETS = datasets.List(datasets.List(datasets.Value("int32")))
 
@@ -102,6 +103,8 @@ def tokenized(documents: datasets.Dataset, tokenizer: Any, *, offsets: bool) -> 
 
 def packed(documents: datasets.Dataset, frame: Frame, block: int) -> datasets.Dataset:
     """Tokenized documents as blocks of `block` tokens, the last perhaps shorter, kept on disk by `datasets`."""
+    if not tokens_of(documents):
+        raise UserError("nothing is left of the text once it is in tokens; give more of it")
     return datasets.Dataset.from_generator(
         _blocks,
         features=documents.features,
@@ -134,9 +137,9 @@ def _blocks(documents: datasets.Dataset, frame: Frame, block: int) -> Iterator[d
 
 
 def tokens_of(blocks: datasets.Dataset) -> int:
-    """How many tokens the blocks hold, frames included."""
-    ids = blocks.with_format("arrow")[:]["input_ids"]
-    return int(pc.sum(pc.list_value_length(ids)).as_py())
+    """How many tokens some blocks, or tokenized documents, hold."""
+    lengths = (pc.list_value_length(batch["input_ids"]) for batch in blocks.with_format("arrow").iter(ROWS_AT_ONCE))
+    return sum(int(pc.sum(some).as_py()) for some in lengths)
 
 
 def _digest(*parts: object) -> str:

@@ -139,5 +139,5 @@ def masked_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int |
     """
     told = labels != IGNORED  # (batch, length)
     loss = cross_entropy(outputs.logits[told].float(), labels[told], reduction="sum")
-    count = told.sum().clamp_min(1) if num_items_in_batch is None else num_items_in_batch
-    return loss / count
+    count = told.sum() if num_items_in_batch is None else num_items_in_batch
+    return loss / max(1, int(count))  # a small step may have none
