@@ -32,6 +32,8 @@ class Answers:
     truths: list[float]
     given: list[float]
     labels: list[str] | None = None
+    rows: str = ""
+    """The same for the same rows, whatever they were answered."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +76,24 @@ def _answers(rows: list[dict[str, Any]]) -> Answers:
     """Of the lines of predictions.jsonl.
 
     >>> _answers([{"id": "0", "label": "b", "prediction": "a", "probabilities": {"a": 0.9, "b": 0.1}}])
-    Answers(truths=[1], given=[0], labels=['a', 'b'])
+    Answers(truths=[1], given=[0], labels=['a', 'b'], rows='5feceb66ffc86f38')
     """
+    identity = _digest("\n".join(str(row["id"]) for row in rows))
     if not rows or "probabilities" not in rows[0]:
-        return Answers([row["label"] for row in rows], [row["prediction"] for row in rows])
+        return Answers([row["label"] for row in rows], [row["prediction"] for row in rows], None, identity)
     labels = list(rows[0]["probabilities"])
     numbers = {label: number for number, label in enumerate(labels)}
-    return Answers([numbers[row["label"]] for row in rows], [numbers[row["prediction"]] for row in rows], labels)
+    return Answers(
+        [numbers[row["label"]] for row in rows], [numbers[row["prediction"]] for row in rows], labels, identity
+    )
 
 
 def recipe_key(recipe: Recipe) -> str:
     """The same for the same recipe, and no other."""
-    text = json.dumps(recipe.model_dump(mode="json"), sort_keys=True)
+    return _digest(json.dumps(recipe.model_dump(mode="json"), sort_keys=True))
+
+
+def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

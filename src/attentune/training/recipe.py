@@ -32,6 +32,8 @@ class DataRecipe(_Part):
     also: tuple[str, ...] = ()
     max_train: int | None = Field(default=None, ge=1)
     max_eval: int | None = Field(default=None, ge=1)
+    held_out: float | None = Field(default=None, gt=0, lt=1)
+    """Judge on this share of the training rows, taken out of them, and leave the task's own evaluation split alone."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -74,6 +76,8 @@ class DataRecipe(_Part):
                 label=self.label,
                 kind=self.kind,
             )
+        if self.held_out is not None:
+            task = tasks.judged_on_training_rows(task, self.held_out)
         return task.sample(self.max_train, self.max_eval, seed=seed)
 
 

@@ -4,7 +4,7 @@ On several processes all of them do the same, and the first alone writes and spe
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,17 +44,22 @@ Say = Callable[[str], None]
 
 
 def run_recipe(
-    recipe: Recipe, output: str | Path, *, console: Console | None = None, say: Say = lambda line: None
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    console: Console | None = None,
+    say: Say = lambda line: None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> RunFolder:
     """Run a recipe and leave its results in `output`, a folder that must be new or empty.
 
-    `say` is told, line by line, what is used and found on the way; progress goes to `console`.
+    `say` is told, line by line, what is used and found on the way; progress goes to `console`. `callbacks` go to the trainer.
     """
     processes.join()
     with processes.agreed():
         if processes.is_first():
             RunFolder.check_free(output)
-    return _Run(recipe, Path(output), console, say).whole()
+    return _Run(recipe, Path(output), console, say, callbacks).whole()
 
 
 def resume_run(
@@ -108,6 +113,7 @@ class _Run:
     path: Path
     console: Console | None
     tell: Say
+    callbacks: Sequence[TrainerCallback] = ()
 
     def __post_init__(self) -> None:
         if not processes.is_first():
@@ -242,7 +248,7 @@ class _Run:
         training = self.recipe.training
         assert self.console is not None
         progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
-        callbacks: list[TrainerCallback] = [progress, stop]
+        callbacks: list[TrainerCallback] = [progress, stop, *self.callbacks]
         if training.early_stopping:
             callbacks.append(StopEarly(training.early_stopping))
         weights = training.class_weights and weights_of_classes(
