@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from attentune.cli.compare import compare
 from attentune.cli.demo import demo
 from attentune.cli.evaluate import evaluate
 from attentune.cli.explain import explain
@@ -59,7 +60,7 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, evaluate, predict, explain, report, submit, push, methods, tasks):
+for command in (demo, train, compare, evaluate, predict, explain, report, submit, push, methods, tasks):
     app.command()(_told(command))
 
 

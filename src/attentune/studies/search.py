@@ -87,9 +87,5 @@ def shown_point(point: dict[str, Any]) -> str:
     'lr 2.5e-05, mdg.weight 0.1'
     """
     named = {path.removeprefix("training.").removeprefix("method."): value for path, value in point.items()}
-    return (
-        ", ".join(
-            f"{path} {value:g}" if isinstance(value, float) else f"{path} {value}" for path, value in named.items()
-        )
-        or "as given"
-    )
+    values = {path: f"{value:g}" if isinstance(value, float) else value for path, value in named.items()}
+    return ", ".join(f"{path} {value}" for path, value in values.items()) or "as given"

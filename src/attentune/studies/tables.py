@@ -1,4 +1,4 @@
-"""A comparison as tables: for the terminal, Markdown, LaTeX, CSV and JSON. One place says what a column is; the forms only write."""
+"""A comparison as tables: for the terminal, Markdown, LaTeX, CSV and JSON. One place says what a column is."""
 
 import csv
 import io
@@ -14,10 +14,10 @@ COLUMNS = (
     "time", "memory",
 )  # fmt: skip
 NOTE = (
-    "Score: mean ± standard deviation over seeds, in points. Difference: to the baseline, seed by seed; * p < 0.05, ** p < 0.01 of the "
-    "paired t-test by Holm's correction for all methods of the table. p (answers): McNemar's test on the pooled answers for accuracy, a "
-    "bootstrap elsewhere; it is about these models, not about the method on other seeds. Effect: the mean difference in its standard "
-    "deviations. Time: mean training time of a run; memory: the highest peak of one."
+    "Score: mean ± standard deviation over seeds, in points. Difference: to the baseline, seed by seed; * p < 0.05, ** p < 0.01 "
+    "of the paired t-test by Holm's correction for all methods of the table. p (answers): McNemar's test on the pooled answers "
+    "for accuracy, a bootstrap elsewhere; it is about these models, not about the method on other seeds. Effect: the mean "
+    "difference in its standard deviations. Time: mean training time of a run; memory: the highest peak of one."
 )
 LATEX = {
     "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
@@ -116,14 +116,15 @@ def latex(table: Table) -> str:
     \bottomrule
     \end{tabular}
     """
-    lines = [
-        " & ".join("".join(LATEX.get(c, c) for c in cell) for cell in line) + r" \\"
-        for line in (table.columns, *table.rows)
-    ]
+    lines = [" & ".join(map(_in_latex, cells)) + r" \\" for cells in (table.columns, *table.rows)]
     begin = rf"\begin{{tabular}}{{l{'r' * (len(table.columns) - 1)}}}"
     return "\n".join(
         [f"% {table.title}", begin, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"]
     )
+
+
+def _in_latex(cell: str) -> str:
+    return "".join(LATEX.get(character, character) for character in cell)
 
 
 def comma_separated(groups: Sequence[Group]) -> str:

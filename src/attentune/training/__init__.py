@@ -10,7 +10,7 @@ from attentune.training.prediction import Prediction, Predictor
 from attentune.training.processes import is_first
 from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
 from attentune.training.run import require_trust, resume_run, run_recipe
-from attentune.training.run_folder import RunFolder, json_line, written_whole
+from attentune.training.run_folder import RunFolder, json_line, versions, written_whole
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
@@ -39,5 +39,6 @@ __all__ = [
     "resume_run",
     "run_recipe",
     "try_method",
+    "versions",
     "written_whole",
 ]
