@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))  # for `quick`, which workers in other processes import as well
+
 WORKER = """
 import json, os, sys, time
 from pathlib import Path

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from attentune.cli.ablate import ablate
 from attentune.cli.compare import compare
 from attentune.cli.demo import demo
 from attentune.cli.evaluate import evaluate
@@ -17,6 +18,7 @@ from attentune.cli.predict import predict
 from attentune.cli.push import push
 from attentune.cli.report import report
 from attentune.cli.submit import submit
+from attentune.cli.sweep import sweep
 from attentune.cli.tasks import tasks
 from attentune.cli.train import train
 from attentune.errors import UserError
@@ -60,7 +62,7 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, compare, evaluate, predict, explain, report, submit, push, methods, tasks):
+for command in (demo, train, compare, sweep, ablate, evaluate, predict, explain, report, submit, push, methods, tasks):
     app.command()(_told(command))
 
 

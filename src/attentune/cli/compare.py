@@ -151,7 +151,7 @@ def show_comparison(compared: Any) -> None:
     shown = [tables.table_of(group) for group in compared.groups]
     if len(compared.groups) > 1:
         shown.insert(0, tables.overview(compared.groups))
-    for one in shown:
+    for one in (tables.in_width(whole, results.width) for whole in shown):
         printed = table(*one.columns, title=one.title)
         for row in one.rows:
             printed.add_row(*row)

@@ -39,6 +39,7 @@ def _run(asked: dict[str, Any], folder: Path, tell: Any) -> None:
     from rich.console import Console
     from transformers.utils import logging as transformers_logging
 
+    from attentune.studies.watched import AtEpochs
     from attentune.training import Recipe, run_recipe
 
     datasets.disable_progress_bars()
@@ -49,6 +50,7 @@ def _run(asked: dict[str, Any], folder: Path, tell: Any) -> None:
         folder,
         console=Console(stderr=True, quiet=True),
         say=lambda line: print(line, file=sys.stderr),
+        callbacks=[AtEpochs(tell)] if asked.get("each_epoch") else [],
     )
     tell(done=True)
 

@@ -78,7 +78,7 @@ def _answers(rows: list[dict[str, Any]]) -> Answers:
     >>> _answers([{"id": "0", "label": "b", "prediction": "a", "probabilities": {"a": 0.9, "b": 0.1}}])
     Answers(truths=[1], given=[0], labels=['a', 'b'], rows='5feceb66ffc86f38')
     """
-    identity = _digest("\n".join(str(row["id"]) for row in rows))
+    identity = digest("\n".join(str(row["id"]) for row in rows))
     if not rows or "probabilities" not in rows[0]:
         return Answers([row["label"] for row in rows], [row["prediction"] for row in rows], None, identity)
     labels = list(rows[0]["probabilities"])
@@ -90,10 +90,11 @@ def _answers(rows: list[dict[str, Any]]) -> Answers:
 
 def recipe_key(recipe: Recipe) -> str:
     """The same for the same recipe, and no other."""
-    return _digest(json.dumps(recipe.model_dump(mode="json"), sort_keys=True))
+    return digest(json.dumps(recipe.model_dump(mode="json"), sort_keys=True))
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """A short name for a text, the same on every machine."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

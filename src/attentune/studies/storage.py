@@ -17,6 +17,7 @@ from attentune.errors import UserError
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
     from optuna.storages import RDBStorage
 
@@ -97,10 +98,11 @@ def open_study(
     *,
     direction: Literal["maximize", "minimize"] = "maximize",
     sampler: BaseSampler | None = None,
+    pruner: BasePruner | None = None,
 ) -> optuna.Study:
     """The study of that name in a storage, made where it isn't there yet."""
     import optuna
 
     return optuna.create_study(
-        storage=storage, study_name=name, direction=direction, sampler=sampler, load_if_exists=True
+        storage=storage, study_name=name, direction=direction, sampler=sampler, pruner=pruner, load_if_exists=True
     )

@@ -13,6 +13,7 @@ COLUMNS = (
     "method", "seeds", "score", "difference", "95% interval", "p (t)", "p (Holm)", "p (Wilcoxon)", "p (answers)", "effect",
     "time", "memory",
 )  # fmt: skip
+LEAVE_FIRST = ("seeds", "p (Wilcoxon)", "effect", "p (t)", "memory", "time", "p (answers)", "95% interval")
 NOTE = (
     "Score: mean ± standard deviation over seeds, in points. Difference: to the baseline, seed by seed; * p < 0.05, ** p < 0.01 "
     "of the paired t-test by Holm's correction for all methods of the table. p (answers): McNemar's test on the pooled answers "
@@ -51,6 +52,17 @@ def overview(groups: Sequence[Group]) -> Table:
         means = [group.sides[i].mean for group in groups]
         rows.append([side.arm, *cells, _figure(100 * sum(means) / len(means))])
     return Table("all tasks", ["method", *heads, "mean"], rows)
+
+
+def in_width(table: Table, width: int) -> Table:
+    """The table with the columns that a terminal has room for; those that say least go first."""
+    columns = list(range(len(table.columns)))
+    for name in LEAVE_FIRST:
+        lines = [[line[i] for i in columns] for line in (table.columns, *table.rows)]
+        if sum(max(map(len, column)) + 1 for column in zip(*lines, strict=True)) <= width:
+            break
+        columns = [i for i in columns if table.columns[i] != name]
+    return Table(table.title, [table.columns[i] for i in columns], [[row[i] for i in columns] for row in table.rows])
 
 
 def _row(group: Group, side: Side) -> list[str]:

@@ -11,6 +11,7 @@ from attentune.training.processes import is_first
 from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
 from attentune.training.run import require_trust, resume_run, run_recipe
 from attentune.training.run_folder import RunFolder, json_line, versions, written_whole
+from attentune.training.sources import locate
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
@@ -32,6 +33,7 @@ __all__ = [
     "laid_over",
     "load",
     "load_for_classification",
+    "locate",
     "lora_values",
     "push_run",
     "read_values",
