@@ -203,10 +203,10 @@ OWN_PARAMETERS = {
     "blur": {"sigma": "{0.01,0.1,0.3,0.5}"},
     "ssa": {"alpha": "{0.7,0.9}", "beta": "{0.2,0.5,0.9}", "gamma": "{0.6,1.0,2.0}"},
     "maskaug": {"gamma": "{0.6,1.0,2.0}"},
-    "rdrop": {"weight": "{0.5,1.0,3.0,5.0}"},
+    "rdrop": {"weight": "{0.1,0.5,1.0}"},
     "mixout": {"p": "{0.1,0.3,0.5,0.7,0.9}"},
 }
-"""What the papers searched over, by method; guides that aren't named here have the weights of attention guiding's grid."""
+"""What is searched, by method: what its paper tells of, where it does. Other guides have attention guiding's grid."""
 LR = "training.lr=log(1e-5,2e-4)"
 
 

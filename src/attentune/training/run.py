@@ -28,6 +28,7 @@ from attentune.training.columns import cores, draw
 from attentune.training.encoding import Encoded, encode, training_texts
 from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
 from attentune.training.evaluations import Other
+from attentune.training.layers import begin_anew
 from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
@@ -208,6 +209,8 @@ class _Run:
             model, tokenizer = load_for_classification(
                 recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
             )
+        if recipe.training.reinit_layers:
+            begin_anew(model, recipe.training.reinit_layers)
         first = task.splits["train"][0]
         trained: Any = model if recipe.lora is None else adapt(model, recipe.lora)
         try_method(
@@ -275,6 +278,7 @@ class _Run:
                 compute_loss_func=weighted_loss(weights) if weights else None,
                 compute_metrics=watched(task, encoded.validation),
                 callbacks=callbacks,
+                layer_decay=training.layer_decay,
             )
         except (ValueError, RuntimeError, ImportError) as error:
             if isinstance(error, UserError) or not training.report_to:
