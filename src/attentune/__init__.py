@@ -33,9 +33,11 @@ if TYPE_CHECKING:
         Linear,
         MaskAug,
         Method,
+        Mixout,
         Next,
         Period,
         Prev,
+        RDrop,
         Same,
         Sum,
         Warmup,
@@ -55,7 +57,7 @@ _HOMES = {
     "functional": ("mdg_loss", "pdg_loss"),
     "methods": (
         "MDG", "PDG", "PMI", "SE", "SSA", "Auto", "Blur", "Constant", "Delim", "Dependency", "Disagreement", "First",
-        "Guided", "Linear", "MaskAug", "Method", "Next", "Period", "Prev", "Same", "Sum", "Warmup", "WordSim",
+        "Guided", "Linear", "MaskAug", "Method", "Mixout", "Next", "Period", "Prev", "RDrop", "Same", "Sum", "Warmup", "WordSim",
         "attach", "parse", "restore", "save",
     ),
     "training": ("Recipe", "Trainer", "load", "run_recipe"),
@@ -80,9 +82,11 @@ __all__ = [
     "Linear",
     "MaskAug",
     "Method",
+    "Mixout",
     "Next",
     "Period",
     "Prev",
+    "RDrop",
     "Recipe",
     "Same",
     "Sum",
@@ -107,7 +111,7 @@ def __getattr__(name: str) -> Any:
     """Load what is asked for when it is asked for: the library takes seconds to import, `attentune --help` should not."""
     if name in _HOME_OF:
         return getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
-    if name in ("analysis", "attention", "functional", "methods", "tasks", "training"):
+    if name in ("analysis", "attention", "functional", "methods", "studies", "tasks", "training"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

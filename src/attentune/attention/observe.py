@@ -109,6 +109,11 @@ class Observer:
         """Give the model back as it was; harmless when done twice."""
         self._undo.close()
 
+    @property
+    def is_paused(self) -> bool:
+        """Whether forward passes go by unread."""
+        return self._is_paused
+
     def pause(self) -> None:
         """From now on, forward passes are as within `paused`."""
         self._is_paused = True

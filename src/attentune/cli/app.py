@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from attentune.cli.ablate import ablate
+from attentune.cli.compare import compare
 from attentune.cli.demo import demo
 from attentune.cli.evaluate import evaluate
 from attentune.cli.explain import explain
@@ -17,6 +19,7 @@ from attentune.cli.pretrain import pretrain
 from attentune.cli.push import push
 from attentune.cli.report import report
 from attentune.cli.submit import submit
+from attentune.cli.sweep import sweep
 from attentune.cli.tasks import tasks
 from attentune.cli.train import train
 from attentune.errors import UserError

@@ -11,11 +11,13 @@ from attentune.methods.guided import Guided, attach
 from attentune.methods.knowledge import Knowledge
 from attentune.methods.maskaug import MaskAug
 from attentune.methods.mdg import MDG
+from attentune.methods.mixout import Mixout
 from attentune.methods.passes import Pass
 from attentune.methods.patterns import Delim, First, Next, Pattern, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.persistence import restore, save
 from attentune.methods.pmi import PMI
+from attentune.methods.rdrop import RDrop
 from attentune.methods.schedules import Constant, Linear, Schedule, Warmup
 from attentune.methods.se import SE
 from attentune.methods.spec import METHODS, SpecError, parse
@@ -43,6 +45,7 @@ __all__ = [
     "Linear",
     "MaskAug",
     "Method",
+    "Mixout",
     "Next",
     "Objective",
     "Pass",
@@ -50,6 +53,7 @@ __all__ = [
     "Period",
     "Preparing",
     "Prev",
+    "RDrop",
     "Same",
     "Schedule",
     "SpecError",

@@ -24,6 +24,18 @@ from attentune.methods.tokens import TokenKinds
 
 
 @dataclass(frozen=True)
+class Watch:
+    """What a method that works around the whole model is told of the pass under way."""
+
+    is_on: Callable[[], bool]
+    """Whether passes are observed; not while the model is paused, as in evaluation."""
+    given: Callable[[], Mapping[str, Any]]
+    """What the data has brought along for the methods in the pass that is about to begin."""
+    seen: Callable[[], Pass | None]
+    """The pass that has just been, as the method sees it; None for methods that are no `Objective`."""
+
+
+@dataclass(frozen=True)
 class Method:
     """The base of all methods."""
 
@@ -80,6 +92,11 @@ class Method:
 
     def applied(self, model: PreTrainedModel, added: nn.Module | None) -> AbstractContextManager[None]:
         """Within, a lasting method makes its other changes, with what it has added."""
+        return nullcontext()
+
+    def around(self, model: nn.Module, watch: "Watch") -> AbstractContextManager[None]:
+        """Within, for as long as it is attached, the method does what it does in training with the model whole, its head
+        included, and leaves evaluation alone."""
         return nullcontext()
 
     @property

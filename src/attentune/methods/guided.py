@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from attentune.attention import Backend, Observation, Observer, Reading, Selection, base_model, count_layers, observe
 from attentune.errors import UserError
 from attentune.methods.auto import Auto, AutoWeights
-from attentune.methods.base import Method, Objective, Sum
+from attentune.methods.base import Method, Objective, Sum, Watch
 from attentune.methods.epochs import Epochs
 from attentune.methods.lasting import LastingChanges
 from attentune.methods.masking import Progress, Rows
@@ -67,11 +67,16 @@ class Guided:
         self._observer: Observer | None = None
         self.epochs = Epochs(method, tokenizer)
         self._changes = LastingChanges(model, method, trained, self._kinds)
+        self._around = ExitStack()
         if method.parts:
             self._observer = observe(model, self._plan, self._on_pass, backend, self._changes.revisions)
             try:
                 self._changes.begin()
+                for name, part in zip(method.names, method.parts, strict=True):
+                    self._around.enter_context(part.around(model, self._watch(name)))
             except BaseException:
+                self._around.close()
+                self._changes.end()
                 self._observer.detach()
                 raise
 
@@ -134,6 +139,7 @@ class Guided:
     def detach(self) -> None:
         """Give the model back as it was, bit for bit; harmless when done twice."""
         self.discard()
+        self._around.close()
         self._changes.end()
         if self._observer is not None:
             self._observer.detach()
@@ -205,6 +211,14 @@ class Guided:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.detach()
+
+    def _watch(self, name: str) -> Watch:
+        def seen() -> Pass | None:
+            return next((view for view in self._next if view.name == name), None)
+
+        observer = self._observer
+        assert observer is not None
+        return Watch(lambda: not observer.is_paused, lambda: self._given, seen)
 
     def _plan(self, observation: Observation) -> dict[int, tuple[Reading, ...]]:
         given, self._given = self._given, {}

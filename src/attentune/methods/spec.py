@@ -19,10 +19,12 @@ from attentune.methods.dependency import Dependency
 from attentune.methods.disagreement import Disagreement
 from attentune.methods.maskaug import MaskAug
 from attentune.methods.mdg import MDG
+from attentune.methods.mixout import Mixout
 from attentune.methods.patterns import Delim, First, Next, Period, Prev, Same
 from attentune.methods.pdg import PDG
 from attentune.methods.pmi import PMI
 from attentune.methods.quotes import UnclosedQuote, outside_quotes
+from attentune.methods.rdrop import RDrop
 from attentune.methods.schedules import SCHEDULES, Schedule
 from attentune.methods.se import SE
 from attentune.methods.ssa import SSA
@@ -32,6 +34,7 @@ METHODS: dict[str, type[Method]] = {
     kind.name: kind
     for kind in (
         MDG, PDG, First, Next, Prev, Same, Delim, Period, PMI, Dependency, WordSim, Disagreement, Blur, SE, SSA, MaskAug,
+        RDrop, Mixout,
     )
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ nothing of tokens and models.
     ['cola', 'sst2', 'mrpc']
 """
 
+from attentune.tasks.held_out import judged_on_training_rows
 from attentune.tasks.judging import Judged, judge
 from attentune.tasks.label_match import match
 from attentune.tasks.own_files import from_files, to_judge
@@ -25,6 +26,7 @@ __all__ = [
     "describe",
     "from_files",
     "judge",
+    "judged_on_training_rows",
     "load",
     "match",
     "names",

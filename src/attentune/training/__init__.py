@@ -11,7 +11,8 @@ from attentune.training.pretraining import PretrainingRecipe, pretrain, resume_p
 from attentune.training.processes import is_first
 from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
 from attentune.training.run import require_trust, resume_run, run_recipe
-from attentune.training.run_folder import RunFolder, json_line, written_whole
+from attentune.training.run_folder import RunFolder, json_line, versions, written_whole
+from attentune.training.sources import locate
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
 
@@ -34,6 +35,7 @@ __all__ = [
     "laid_over",
     "load",
     "load_for_classification",
+    "locate",
     "lora_values",
     "pretrain",
     "push_run",
@@ -43,5 +45,6 @@ __all__ = [
     "resume_run",
     "run_recipe",
     "try_method",
+    "versions",
     "written_whole",
 ]

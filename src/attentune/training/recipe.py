@@ -32,6 +32,8 @@ class DataRecipe(_Part):
     also: tuple[str, ...] = ()
     max_train: int | None = Field(default=None, ge=1)
     max_eval: int | None = Field(default=None, ge=1)
+    held_out: float | None = Field(default=None, gt=0, lt=1)
+    """Judge on this share of the training rows, taken out of them, and leave the task's own evaluation split alone."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -74,6 +76,8 @@ class DataRecipe(_Part):
                 label=self.label,
                 kind=self.kind,
             )
+        if self.held_out is not None:
+            task = tasks.judged_on_training_rows(task, self.held_out)
         return task.sample(self.max_train, self.max_eval, seed=seed)
 
 
@@ -93,6 +97,10 @@ class TrainingRecipe(_Part):
     max_length: int = Field(default=128, ge=4)
     warmup: float = Field(default=0.1, ge=0, le=1)
     weight_decay: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+    layer_decay: float = Field(default=1.0, gt=0, le=1)
+    """The learning rate of a layer is that of the layer above it times this."""
+    reinit_layers: int = Field(default=0, ge=0)
+    """So many layers from the top, and the pooler, begin with new weights."""
     scheduler: Literal["linear", "cosine", "polynomial", "constant"] = "linear"
     class_weights: Literal["balanced"] | tuple[float, ...] | None = None
     save_steps: int | None = Field(default=None, ge=1)

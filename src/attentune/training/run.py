@@ -4,7 +4,7 @@ On several processes all of them do the same, and the first alone writes and spe
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from attentune.training.columns import cores, draw
 from attentune.training.encoding import Encoded, encode, training_texts
 from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
 from attentune.training.evaluations import Other
+from attentune.training.layers import begin_anew
 from attentune.training.lora import adapt, merged, save_adapter
 from attentune.training.memory import peak_memory_mb
 from attentune.training.models import load_for_classification
@@ -44,17 +45,22 @@ Say = Callable[[str], None]
 
 
 def run_recipe(
-    recipe: Recipe, output: str | Path, *, console: Console | None = None, say: Say = lambda line: None
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    console: Console | None = None,
+    say: Say = lambda line: None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> RunFolder:
     """Run a recipe and leave its results in `output`, a folder that must be new or empty.
 
-    `say` is told, line by line, what is used and found on the way; progress goes to `console`.
+    `say` is told, line by line, what is used and found on the way; progress goes to `console`. `callbacks` go to the trainer.
     """
     processes.join()
     with processes.agreed():
         if processes.is_first():
             RunFolder.check_free(output)
-    return _Run(recipe, Path(output), console, say).whole()
+    return _Run(recipe, Path(output), console, say, callbacks).whole()
 
 
 def resume_run(
@@ -108,6 +114,7 @@ class _Run:
     path: Path
     console: Console | None
     tell: Say
+    callbacks: Sequence[TrainerCallback] = ()
 
     def __post_init__(self) -> None:
         if not processes.is_first():
@@ -202,6 +209,8 @@ class _Run:
             model, tokenizer = load_for_classification(
                 recipe.model, task.labels, revision=recipe.revision, trust_remote_code=recipe.trust_remote_code
             )
+        if recipe.training.reinit_layers:
+            begin_anew(model, recipe.training.reinit_layers)
         first = task.splits["train"][0]
         trained: Any = model if recipe.lora is None else adapt(model, recipe.lora)
         try_method(
@@ -242,7 +251,7 @@ class _Run:
         training = self.recipe.training
         assert self.console is not None
         progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
-        callbacks: list[TrainerCallback] = [progress, stop]
+        callbacks: list[TrainerCallback] = [progress, stop, *self.callbacks]
         if training.early_stopping:
             callbacks.append(StopEarly(training.early_stopping))
         weights = training.class_weights and weights_of_classes(
@@ -269,6 +278,7 @@ class _Run:
                 compute_loss_func=weighted_loss(weights) if weights else None,
                 compute_metrics=watched(task, encoded.validation),
                 callbacks=callbacks,
+                layer_decay=training.layer_decay,
             )
         except (ValueError, RuntimeError, ImportError) as error:
             if isinstance(error, UserError) or not training.report_to:

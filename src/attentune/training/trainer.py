@@ -28,6 +28,7 @@ from attentune.training.batches import SharesRows
 from attentune.training.checkpoints import KeepsCheckpoints
 from attentune.training.collation import GIVEN, ROW_ID, ROW_IDS, BringColumns
 from attentune.training.epochs import load_epoch, number_rows, numbers_of, prepares, save_epoch
+from attentune.training.layers import scale_rates
 from attentune.training.progress import BeforeEpochs, tell_preparing
 
 logger = logging.getLogger(__name__)
@@ -54,9 +55,15 @@ class Trainer(SharesRows, KeepsCheckpoints):
     """The guide, while training goes on; with methods that change the forward pass, from the beginning."""
 
     def __init__(
-        self, *args: Any, method: Method | Sum | str = "none", backend: Backend = "auto", **kwargs: Any
+        self,
+        *args: Any,
+        method: Method | Sum | str = "none",
+        backend: Backend = "auto",
+        layer_decay: float = 1.0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        self.layer_decay = layer_decay
         self.method = parse(method) if isinstance(method, str) else Sum(method.parts)
         self.backend: Backend = backend
         if self.method.columns or ROW_ID in (getattr(self.train_dataset, "column_names", None) or ()):
@@ -227,6 +234,14 @@ class Trainer(SharesRows, KeepsCheckpoints):
                 self.accelerator.unwrap_model(model), self.method, self.processing_class, backend=self.backend
             )
         return model
+
+    def create_optimizer(self, *args: Any, **kwargs: Any) -> Any:
+        """As transformers makes it, with lower rates further down where `layer_decay` asks for that."""
+        is_new = self.optimizer is None
+        optimizer = super().create_optimizer(*args, **kwargs)
+        if is_new and self.layer_decay != 1:
+            scale_rates(optimizer, self.plain_model, self.layer_decay)
+        return optimizer
 
     def _loss_is_a_share(self, num_items_in_batch: Tensor | int | None) -> bool:
         """Whether Trainer takes the loss for a share of the accumulated batches' sum, as it does itself."""

@@ -1,0 +1,117 @@
+"""The pictures of studies, by matplotlib: a sweep's history and importances, an ablation's bars and curves."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BLUE, ORANGE, GREY = "#2a6f97", "#d1495b", "#8d99ae"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Scores over something that is varied: at each place the mean and the standard deviation over seeds."""
+
+    name: str
+    places: Sequence[float | str]
+    means: Sequence[float]
+    deviations: Sequence[float]
+
+
+def _figure(width: float = 6.4, height: float = 4.0) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(width, height), layout="constrained")
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    return figure, axis
+
+
+def _save(figure: Any, path: Path) -> None:
+    from matplotlib import pyplot
+
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def draw_history(trials: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Each trial's value in the order of the trials, the best so far, and the trials that were broken off."""
+    figure, axis = _figure()
+    numbers = np.array([trial["trial"] for trial in trials])
+    values = np.array([np.nan if trial["value"] is None else trial["value"] for trial in trials], dtype=float)
+    done = ~np.isnan(values)
+    axis.plot(
+        numbers[done], np.maximum.accumulate(values[done]), color=ORANGE, drawstyle="steps-post", label="best so far"
+    )
+    axis.scatter(numbers[done], values[done], color=BLUE, s=18, zorder=3, label="trial")
+    if not done.all():
+        lowest = np.full((~done).sum(), values[done].min())
+        axis.scatter(numbers[~done], lowest, color=GREY, marker="x", s=18, label="broken off")
+    axis.set_xlabel("trial")
+    axis.set_ylabel("mean over the parts − deviations")
+    axis.legend(frameon=False)
+    _save(figure, path)
+
+
+def draw_importance(importance: Mapping[str, float], path: Path) -> None:
+    """How much of the variance of the trials' values each field explains."""
+    figure, axis = _figure(height=1.2 + 0.4 * len(importance))
+    names = sorted(importance, key=lambda name: importance[name])
+    axis.barh(names, [importance[name] for name in names], color=BLUE)
+    axis.set_xlabel("importance")
+    _save(figure, path)
+
+
+def draw_curves(curves: Sequence[Curve], path: Path, *, along: str, metric: str, logarithmic: bool = False) -> None:
+    """Each curve with its deviation; words along the axis stand at equal distances."""
+    figure, axis = _figure()
+    words = any(isinstance(place, str) for curve in curves for place in curve.places)
+    order = list(dict.fromkeys(place for curve in curves for place in curve.places))
+    for curve, colour in zip(curves, _colours(len(curves)), strict=True):
+        places = [order.index(place) for place in curve.places] if words else list(curve.places)
+        errors = np.nan_to_num(np.asarray(curve.deviations, dtype=float))
+        axis.errorbar(
+            places, 100 * np.asarray(curve.means), yerr=100 * errors, label=curve.name, color=colour, marker="o",
+            markersize=4, capsize=2, linewidth=1.4,
+        )  # fmt: skip
+    if words:
+        axis.set_xticks(range(len(order)), [str(place) for place in order])
+    elif logarithmic:
+        axis.set_xscale("log")
+    axis.set_xlabel(along)
+    axis.set_ylabel(f"{metric}, in points")
+    axis.legend(frameon=False, fontsize=8)
+    _save(figure, path)
+
+
+def draw_bars(
+    names: Sequence[str], means: Sequence[float], deviations: Sequence[float], path: Path, *, metric: str
+) -> None:
+    """A bar for each variant with its deviation; the axis begins below the lowest, since differences are small."""
+    figure, axis = _figure(height=1.4 + 0.45 * len(names))
+    values, errors = 100 * np.asarray(means), 100 * np.nan_to_num(np.asarray(deviations, dtype=float))
+    axis.barh(range(len(names)), values, xerr=errors, color=BLUE, capsize=2, height=0.6)
+    axis.set_yticks(range(len(names)), [_shown(name) for name in names])
+    axis.invert_yaxis()
+    low, high = float((values - errors).min()), float((values + errors).max())
+    room = max(high - low, 1.0)
+    axis.set_xlim(low - room, high + 0.2 * room)
+    axis.set_xlabel(f"{metric}, in points (the axis does not begin at 0)")
+    _save(figure, path)
+
+
+def _colours(count: int) -> list[Any]:
+    from matplotlib import colormaps
+
+    return [GREY, BLUE, ORANGE][:count] if count <= 3 else [colormaps["viridis"](i / (count - 1)) for i in range(count)]
+
+
+def _shown(name: str, letters: int = 48) -> str:
+    """A name as it may stand in a picture: matplotlib would take dollar signs for mathematics."""
+    name = name.replace("$", r"\$")
+    return name if len(name) <= letters else name[: letters - 1] + "…"
