@@ -63,7 +63,11 @@ def _stop(message: str, code: int) -> None:
     sys.exit(code)
 
 
-for command in (demo, train, pretrain, evaluate, predict, explain, report, submit, push, methods, tasks):
+COMMANDS = (
+    demo, train, pretrain, compare, sweep, ablate, evaluate, predict, explain, report, submit, push, methods, tasks
+)  # fmt: skip
+
+for command in COMMANDS:
     app.command()(_told(command))
 
 
