@@ -8,11 +8,11 @@ import yaml
 
 from attentune import tasks
 from attentune.errors import UserError
-from attentune.methods import METHODS
 from attentune.training import Recipe, assigned, read_values, run_recipe
 
 FOLDER = Path(__file__).parents[1] / "recipes"
-FILES = sorted(FOLDER.glob("*/*.yaml"))
+KINDS = ("attention-guiding", "self-supervised-attention", "sesamebert")  # the others are no fine-tunings
+FILES = sorted(file for kind in KINDS for file in (FOLDER / kind).glob("*.yaml"))
 SINGLE = ("cola", "sst2")
 
 
@@ -50,9 +50,6 @@ def few_rows(tmp_path):
 @pytest.mark.parametrize("file", FILES, ids=[f"{file.parent.name}/{file.stem}" for file in FILES])
 def test_it_trains(file, model_folder, few_rows, tmp_path):
     values = read_values(file)
-    name = re.match(r"\w+", values["method"])[0]
-    if name not in METHODS:
-        pytest.skip(f"the method {name} is not there yet")
     recipe = Recipe.build(values)
     small = assigned(
         {**values, "model": str(model_folder), "data": few_rows(recipe.data.task)},
@@ -65,8 +62,7 @@ def test_it_trains(file, model_folder, few_rows, tmp_path):
 
 @pytest.mark.parametrize("task", sorted({read_values(file)["data"]["task"] for file in FILES}))
 def test_its_task_is_one_that_there_is(task):
-    if task not in tasks.names():
-        pytest.skip(f"the task {task} is not there yet")
+    assert task in tasks.names()
     assert Recipe.build({"data": {"task": task}}).data.name == task
 
 
