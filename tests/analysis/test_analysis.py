@@ -1,4 +1,4 @@
-"""Measures against loops, the page against hostile text."""
+"""Measures against loops, and two models' answers against each other."""
 
 import math
 
@@ -6,11 +6,9 @@ import pytest
 
 from attentune.analysis import (
     Paired,
-    Picture,
     compare_answers,
     head_diversity,
     received_by_head,
-    render_page,
 )
 
 TEXTS = ["a fine film, and a long one", "what a bore"]
@@ -61,15 +59,3 @@ def test_answers_are_compared_by_where_they_differ():
     assert (better.only_first, better.only_second) == (0, 10)
     assert better.p_value == pytest.approx(2 * 0.5**10)
     assert better.difference == pytest.approx(0.1)
-
-
-def test_text_in_the_page_is_escaped_and_nothing_is_fetched(tmp_path):
-    picture = tmp_path / "p.png"
-    picture.write_bytes(b"\x89PNG")
-    evil = "<script>alert('x')</script>"
-    page = render_page(evil, evil, [evil], [[evil]], evil, [Picture(picture, evil)], [evil])
-    assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 9  # everywhere that text can go, the window's title too
-    assert "http" not in page
-    assert "src=" in page
-    assert 'src="data:image/png;base64,' in page

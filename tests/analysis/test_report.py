@@ -110,6 +110,19 @@ def test_examples_on_which_runs_disagree_come_first():
     assert [example.id for example in in_order_of_interest(examples, [one])] == ["2", "0", "1", "3"]  # its error
 
 
+def test_some_examples_are_shown_on_which_runs_agree(two_arms):
+    arms, examples = two_arms
+    data, _ = parts_of(make_report(arms, examples, title="t", lead="l", labels=["good", "bad"], shown=4).html)
+    assert [example["interesting"] for example in data["examples"]] == [True, True, False, False]
+    assert data["examples"][0]["id"] == "2"  # on which they are farthest apart
+    disagreeing = [Arm(arm.title, arm.survey, arm.maps, answers=arm.answers) for arm in arms]
+    twice = [*examples[1:3]] * 6
+    data, _ = parts_of(
+        make_report(disagreeing, [*twice, examples[0]], title="t", lead="l", labels=["good", "bad"], shown=4).html
+    )
+    assert [example["interesting"] for example in data["examples"]] == [True, True, True, False]
+
+
 def with_diversity(arm, values):
     survey = Survey({"diversity": np.array(values, dtype=float)[:, None, None]}, {})
     return Arm(arm.title, survey, answers=arm.answers)

@@ -171,7 +171,7 @@ def test_controls_change_the_picture(opened, page_file):
 
 def test_disagreements_come_first_and_can_be_had_alone(opened, page_file):
     page = opened(page_file, **DESK).page
-    assert page.locator(".filters button").all_inner_texts() == ["All 6", "Disagree 2", "With maps 6"]
+    assert page.locator(".filters button").all_inner_texts() == ["All 6", "Disagree 2"]
     marks = page.locator(".examples .marks").all_inner_texts()
     assert [len(set(re.findall("[✓✗]", mark))) for mark in marks] == [2, 2, 1, 1, 1, 1]
     page.locator(".filters button").nth(1).click()
@@ -238,12 +238,15 @@ def test_light_and_dark_follow_the_system_until_they_are_chosen(opened, page_fil
     drawn(page)
     dark, dark_map = page.evaluate(ground), picture(page, "[data-panel=left] .map")
     page.emulate_media(color_scheme="light")
+    page.locator("html[data-theme=light]").wait_for()
     drawn(page)
     light = page.evaluate(ground)
-    assert (light, picture(page, "[data-panel=left] .map")) != (dark, dark_map)
+    assert light != dark
+    assert picture(page, "[data-panel=left] .map") != dark_map
     page.locator("#theme").click()
     assert page.locator("#theme").inner_text() == "Theme: light"
     page.emulate_media(color_scheme="dark")
+    page.wait_for_timeout(100)
     assert page.evaluate(ground) == light
     page.locator("#theme").click()
     assert page.evaluate(ground) == dark
@@ -318,5 +321,6 @@ def test_it_is_fast_with_many_heads_and_long_texts(opened, two_arms, tmp_path):
         }"""
     )
     assert one.page.locator('.examples [aria-current="true"]').get_attribute("data-example") == "1"
+    print(f"another example took {took:.0f} ms")
     assert took < 3_000, f"{took:.0f} ms for another example"
     assert one.said == []

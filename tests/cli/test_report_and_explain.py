@@ -72,6 +72,45 @@ def test_a_run_with_layer_weights_gets_their_figure(attentune, train, tmp_path):
     assert (tmp_path / "f" / "layer-weights-se.png").is_file()
 
 
+def test_a_run_with_token_importance_is_explained_by_it(attentune, train, tmp_path):
+    run = train("ssa", method="ssa()")
+    code, out, err = attentune("explain", "--run", run, "a fine film", "--json")
+    assert code == 0, err
+    tokens = json.loads(out)["tokens"]
+    assert [token["importance"] for token in tokens if token["special"]] == [0, 0]
+    assert all(0 < token["importance"] < 1 for token in tokens if not token["special"])
+    assert "SSA importance" in attentune("explain", "--run", run, "a fine film")[1]
+    code, _, err = attentune("report", run, "--examples", 2, "--measure", 2, "--pipeline", "none", "--figures", "f")
+    assert code == 0, err
+    assert (tmp_path / "f" / "token-importance-ssa.svg").is_file()
+
+
+def test_runs_that_predict_numbers_are_compared_by_their_distance_from_the_truth(attentune, tiny_recipe, tmp_path):
+    rows = tmp_path / "stars.tsv"
+    rows.write_text("review\tstars\n" + "a fine film\t4.5\na dull bore\t1.0\nit was good\t3.0\n" * 8)
+    data = {"train_file": str(rows), "text": "review", "label": "stars", "kind": "regression"}
+    runs = [
+        run_recipe(tiny_recipe(data=data, method=method), tmp_path / name, console=Console(quiet=True)).path
+        for name, method in (("plain", "none"), ("guided", "mdg(0.5)"))
+    ]
+    code, out, err = attentune("report", *runs, "-o", "r.html", "--measure", 2, "--pipeline", "none", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    errors = []
+    for run in runs:
+        some = [json.loads(line) for line in (run / "predictions.jsonl").read_text().splitlines()]
+        errors.append(sum(abs(row["prediction"] - row["label"]) for row in some) / len(some))
+    nearer = f"{errors[0] - errors[1]:+.3f}".replace("-", "−")
+    assert f"nearer by {nearer} on average" in told["verdicts"][0]["grounds"]
+    assert set(told["arms"]["plain"]["metrics"]) == {"pearson", "spearman"}
+    code, out, err = attentune("explain", "--run", runs[0], "a fine film", "--json")
+    assert code == 0, err
+    assert -5 < float(json.loads(out)["label"]) < 5
+    assert json.loads(out)["probabilities"] == {}
+    assert attentune("explain", "--run", runs[0], "a fine film")[1].startswith(json.loads(out)["label"])
+    assert "right" not in data_of(tmp_path / "r.html")["examples"][0]["answers"][1]
+
+
 def test_runs_that_cannot_be_compared_are_refused(attentune, train, review_rows, tmp_path):
     first = train("first")
     assert "the same run is given twice" in refused(attentune("report", first, first))
@@ -88,7 +127,7 @@ def test_an_explanation_in_the_terminal_as_json_and_as_a_page(attentune, train, 
     run = train()
     code, out, err = attentune("explain", "--run", run, EVIL)
     assert code == 0, err
-    for part in ("good", "bad", "received attention", "film", "× even", "layers all, heads all"):
+    for part in ("good", "bad", "received attention", "film", "× even", "all layers, all heads"):
         assert part in out
     code, out, _ = attentune("explain", "--run", run, EVIL, "--layers", "-1", "--json")
     told = json.loads(out)

@@ -16,7 +16,6 @@ from attentune.analysis.figures import (
 )
 from attentune.analysis.maps import AverageMap, Maps, attention_maps, average_map
 from attentune.analysis.measures import MEASURES, Measure
-from attentune.analysis.page import Picture, render_page
 from attentune.analysis.paired import Paired, compare_answers
 from attentune.analysis.patterns import pattern_scores
 from attentune.analysis.received import Received, received_by_head
@@ -36,7 +35,6 @@ __all__ = [
     "Maps",
     "Measure",
     "Paired",
-    "Picture",
     "Received",
     "Report",
     "Survey",
@@ -61,6 +59,5 @@ __all__ = [
     "mean_over_examples",
     "pattern_scores",
     "received_by_head",
-    "render_page",
     "survey",
 ]

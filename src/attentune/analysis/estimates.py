@@ -6,6 +6,7 @@ answers have Wilson's interval. The draws are always the same, so that the same 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,11 +66,11 @@ def share_of_right(is_right: Sequence[bool]) -> Estimate:
     return Estimate(right / count, float(interval.low), float(interval.high), count)
 
 
-Score = Callable[[Sequence[int], Sequence[int]], Mapping[str, float]]
-"""Metrics by name, of predicted class ids and true ones, as a task's `score`."""
+Score = Callable[[list[Any], list[Any]], Mapping[str, float]]
+"""Metrics by name, of predicted class ids, or numbers, and true ones, as a task's `score`."""
 
 
-def metrics_of(score: Score, predictions: Sequence[int], references: Sequence[int]) -> dict[str, Estimate]:
+def metrics_of(score: Score, predictions: Sequence[float], references: Sequence[float]) -> dict[str, Estimate]:
     """Each of a task's metrics with its interval: Wilson's for accuracy, otherwise bootstrapped over examples.
 
     >>> right = lambda p, r: {"accuracy": sum(a == b for a, b in zip(p, r)) / len(r)}

@@ -32,6 +32,7 @@ class Explanation:
     text: str
     pair: str | None
     label: str
+    """What is predicted; of a model that gives numbers, the number."""
     probabilities: dict[str, float]
     tokens: tuple[Token, ...]
     received: NDArray[np.float64]
@@ -73,7 +74,7 @@ class Explanation:
     def rows(self) -> list[tuple[str, list[tuple[Token, float, float]]]]:
         """For display, by kind of score: each token with its value and its shade from 0 to 1."""
         even = self.received * len(self.tokens)
-        found = [("received attention", self._shaded(even, np.minimum(even / FULL, 1) ** 0.6))]
+        found = [("received attention", self._shaded(even, np.minimum(even / FULL, 1) ** 0.85))]
         if self.importance is not None:
             highest = max(float(self.importance.max()), 1e-12)
             found.append(("SSA importance", self._shaded(self.importance, (self.importance / highest).clip(0, 1))))
@@ -132,18 +133,19 @@ def explain(
     share = received[:, some].double().cpu().numpy()
     share = (share / share.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))
     names = [str(name) for _, name in sorted(dict(model.config.id2label or {}).items())]
-    probabilities = dict(zip(names, logits[0].float().softmax(dim=-1).tolist(), strict=True))
+    is_number = logits.shape[-1] == 1
+    probabilities = {} if is_number else dict(zip(names, logits[0].float().softmax(dim=-1).tolist(), strict=True))
     importance = token_scores(guided)
     first, pair = as_pair(text)
     return Explanation(
         first,
         pair,
-        max(probabilities, key=probabilities.__getitem__),
+        f"{logits.item():.2f}" if is_number else max(probabilities, key=probabilities.__getitem__),
         probabilities,
         tokens,
         share,
         None if importance is None else importance[0][: len(tokens)],
-        f"layers {layers}, heads {heads}",
+        f"{'all layers' if layers == 'all' else f'layers {layers}'}, {'all heads' if heads == 'all' else f'heads {heads}'}",
     )
 
 

@@ -141,19 +141,25 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _common_examples(task: "Task", rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Example]:
     """The examples that every run has answered, in the order of the data."""
-    answered = [{row["id"] for row in some if "probabilities" in row} for some in rows.values()]
+    answered = [{row["id"] for row in some} for some in rows.values()]
     split = task.splits["validation"]
     pairs = split[task.text_pair] if task.text_pair else [None] * len(split)
     found = [
-        Example(identity, text, pair, task.labels[label])
+        _example(task, identity, text, pair, label)
         for identity, text, pair, label in zip(split["id"], split[task.text], pairs, split[task.label], strict=True)
-        if label >= 0 and all(identity in ids for ids in answered)
+        if label is not None and (task.kind == "regression" or label >= 0) and all(identity in ids for ids in answered)
     ]
     if not found:
         raise UserError(
             f"no held-out example of {task.name} was answered by all of {', '.join(rows)}; give runs of one task"
         )
     return found
+
+
+def _example(task: "Task", identity: str, text: str, pair: str | None, label: float) -> Example:
+    if task.kind == "regression":
+        return Example(identity, text, pair, f"{label:g}", float(label))
+    return Example(identity, text, pair, task.labels[int(label)])
 
 
 def _grammar(pipeline: str) -> Dependency | None:
@@ -205,21 +211,26 @@ def _facts(folder: RunFolder) -> dict[str, str]:
 
 
 def _metrics(task: "Task", folder: RunFolder, rows: Sequence[Mapping[str, Any]]) -> dict[str, Estimate]:
-    """The task's metrics with intervals, of the predictions; where these are no classes, as the run has them."""
-    classes = {label: i for i, label in enumerate(task.labels)}
-    known = all(row.get("label") in classes and row.get("prediction") in classes for row in rows)
-    if rows and known:
+    """The task's metrics with intervals, of the predictions; of rankings, which are no mean over pairs, as the run has them."""
+    if task.kind == "regression":
+        return metrics_of(task.score, [row["prediction"] for row in rows], [row["label"] for row in rows])
+    if task.kind == "classification":
+        number = {label: i for i, label in enumerate(task.labels)}
         return metrics_of(
-            lambda predicted, true: task.score(predicted, true),
-            [classes[row["prediction"]] for row in rows],
-            [classes[row["label"]] for row in rows],
+            task.score, [number[row["prediction"]] for row in rows], [number[row["label"]] for row in rows]
         )
     return {name: Estimate(float(value), None, None, len(rows)) for name, value in folder.metrics()["eval"].items()}
 
 
 def _answers(rows: Sequence[Mapping[str, Any]], examples: Sequence[Example]) -> dict[str, Answer]:
     wanted = {example.id for example in examples}
-    return {row["id"]: Answer(row["prediction"], row["probabilities"]) for row in rows if row["id"] in wanted}
+    return {
+        row["id"]: Answer(row["prediction"], row["probabilities"])
+        if "probabilities" in row
+        else Answer(f"{row['prediction']:.2f}", {}, float(row["prediction"]))
+        for row in rows
+        if row["id"] in wanted
+    }
 
 
 def _title(titles: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ Both runs have the same seed, data, order of the data and number of steps; dropo
 draws its own.
 """
 
-import json as json_module
 import shlex
 import subprocess
 import sys
@@ -18,11 +17,13 @@ from attentune.cli.output import first_free, note, print_json, quiet_libraries, 
 from attentune.errors import UserError
 
 if TYPE_CHECKING:
-    from attentune.analysis import HeadDiversity, Paired, Received
+    from attentune.analysis import Paired
+    from attentune.cli.comparison import Comparison
 
 METHOD = "mdg(0.05) + pdg(0.0001, tokens=content)"
 SETTINGS = ["--task", "rotten-tomatoes", "--max-train", "1500", "--epochs", "2", "--lr", "1e-4"]
 MEASURED_SENTENCES = 100
+SHOWN_SENTENCES = 60
 COLUMNS = (
     "",
     "accuracy",
@@ -39,9 +40,7 @@ class _Arm:
     """One of the models that are compared."""
 
     name: str
-    title: str
-    heads: "HeadDiversity"
-    picture: "Received"
+    heads: dict[str, float]
     metrics: dict[str, Any] | None  # none for the model before training
 
     def cells(self) -> list[str]:
@@ -51,9 +50,9 @@ class _Arm:
             accuracy = f"{100 * self.metrics['eval']['accuracy']:.1f} %"
             trained = [accuracy, f"{train['seconds']:.0f} s", f"{train['peak_memory_mb']:,} MB"]
         heads = [
-            f"{self.heads.diversity:.3f}",
-            f"{self.heads.effective_rank:.1f}",
-            f"{100 * self.heads.special_share:.0f} %",
+            f"{self.heads['diversity']:.3f}",
+            f"{self.heads['effective_rank']:.1f}",
+            f"{100 * self.heads['special_share']:.0f} %",
         ]
         return [self.name, trained[0], *heads, *trained[1:]]
 
@@ -67,6 +66,7 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Fine-tune MiniLM on film reviews with and without guided attention, and compare."""
+    from attentune.cli.comparison import compare_runs
     from attentune.methods import parse
     from attentune.tasks.rotten_tomatoes import LABELS
     from attentune.training import RunFolder, load_for_classification, try_method
@@ -85,19 +85,20 @@ def demo(
     for name, command in commands.items():
         note(f"{name}: {_shown(command)}")
         _run(command)
-    note(f"measuring the heads on {MEASURED_SENTENCES} held-out sentences")
-    arms = _measure(folder, method)
-    paired = _compare(folder)
+    compared = compare_runs(
+        {name: folder / name for name in commands}, shown=SHOWN_SENTENCES, measured=MEASURED_SENTENCES,
+        commands=[_shown(command) for command in commands.values()],
+    )  # fmt: skip
+    arms = _arms(folder, compared)
+    paired = compared.report.verdicts[0].paired
+    assert paired is not None
     verdict = _verdict(arms[1], arms[2], paired)
-
-    picture = folder / "received.png"
-    _draw(arms, picture)
-    page = folder / "report.html"
-    _write_page(page, picture, arms, verdict, [_shown(command) for command in commands.values()])
+    picture = _draw(folder, compared)
+    page = compared.report.save(folder / "report.html")
     if json:
         print_json(
             {
-                "arms": {arm.name: {"heads": vars(arm.heads), "metrics": arm.metrics} for arm in arms},
+                "arms": {arm.name: {"heads": arm.heads, "metrics": arm.metrics} for arm in arms},
                 "paired": vars(paired),
                 "verdict": verdict,
                 "report": str(page),
@@ -131,40 +132,19 @@ def _run(command: list[str]) -> None:
         raise UserError("the demo stops here, for the reason above")
 
 
-def _measure(folder: Path, method: str) -> list[_Arm]:
+def _arms(folder: Path, compared: "Comparison") -> list[_Arm]:
     """The heads of the model before training, after it, and after it guided."""
-    from attentune import tasks
-    from attentune.analysis import head_diversity, received_by_head
-    from attentune.training import load_for_classification
+    from attentune.training import RunFolder
 
-    quiet_libraries()
-    task = tasks.load("rotten-tomatoes")
-    texts = task.splits["validation"][task.text][:MEASURED_SENTENCES]
-    sentence = next(text for text in texts if 12 <= len(text.split()) <= 16)
     arms = []
-    for name, title, source in (
-        ("before", "before fine-tuning", "minilm"),
-        ("unguided", "fine-tuned", str(folder / "unguided")),
-        ("guided", "fine-tuned, guided", str(folder / "guided")),
-    ):
-        model, tokenizer = load_for_classification(source, task.labels if source == "minilm" else None)
-        metrics = None
-        if source != "minilm":
-            metrics = json_module.loads((folder / name / "metrics.json").read_text(encoding="utf-8"))
-        heads = head_diversity(model, tokenizer, texts)
-        arms.append(_Arm(name, title, heads, received_by_head(model, tokenizer, [sentence])[0], metrics))
+    for arm in compared.arms:
+        diversity, rank, cls, sep = (
+            arm.survey.estimate(name).value for name in ("diversity", "effective_rank", "cls", "sep")
+        )
+        metrics = RunFolder.open(folder / arm.title).metrics() if arm.is_trained else None
+        heads = {"diversity": diversity, "effective_rank": rank, "special_share": cls + sep}
+        arms.append(_Arm(arm.title if arm.is_trained else "before", heads, metrics))
     return arms
-
-
-def _compare(folder: Path) -> "Paired":
-    from attentune.analysis import compare_answers
-
-    right = []
-    for name in ("unguided", "guided"):
-        lines = (folder / name / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
-        rows = [json_module.loads(line) for line in lines]
-        right.append([row["label"] == row["prediction"] for row in rows])
-    return compare_answers(*right)
 
 
 def _verdict(unguided: _Arm, guided: _Arm, paired: "Paired") -> str:
@@ -180,35 +160,22 @@ def _verdict(unguided: _Arm, guided: _Arm, paired: "Paired") -> str:
         f"of {paired.examples:,} held-out sentences {paired.only_second} are right only with guiding and "
         f"{paired.only_first} only without, McNemar p = {paired.p_value:.2f}"
     )
-    change = guided.heads.diversity / unguided.heads.diversity
+    change = guided.heads["diversity"] / unguided.heads["diversity"]
     heads = f"The heads are {change:.2f} × as diverse as without guiding" if change >= 1 else (
         f"The heads did not become more diverse ({change:.2f} × the unguided model's)"
     )  # fmt: skip
     return f"{accuracy} ({test}). {heads}. One seed each: attentune train with other seeds tells more."
 
 
-def _draw(arms: list[_Arm], path: Path) -> None:
-    from attentune.analysis import draw_received
+def _draw(folder: Path, compared: "Comparison") -> Path:
+    """What each token of one held-out sentence receives from each head, in all arms."""
+    from attentune.analysis import draw_received, received_by_head
 
-    draw_received({arm.title: arm.picture for arm in arms}).save(path)
-
-
-def _write_page(page: Path, picture: Path, arms: list[_Arm], verdict: str, commands: list[str]) -> None:
-    from attentune.analysis import Picture, render_page
-
-    caption = (
-        "What each token of one held-out sentence receives (columns) from each attention head (rows, six layers from the top), "
-        "as a share of the head's attention: yellow is four times an even share and more, dark blue a quarter and less. "
-        "Rows that look alike are heads that do the same."
-    )
-    html = render_page(
-        title="The same model, fine-tuned with and without guided attention",
-        lead="all-MiniLM-L6-v2 on a sample of Rotten Tomatoes sentences: same seed, data, order and steps; dropout draws differ. "
-        "Head diversity is 1 − the mean cosine between what tokens receive from two heads.",
-        columns=COLUMNS,
-        rows=[arm.cells() for arm in arms],
-        verdict=verdict,
-        pictures=[Picture(picture, caption)],
-        commands=commands,
-    )
-    page.write_text(html, encoding="utf-8")
+    fits = (example.text for example in compared.examples if 12 <= len(example.text.split()) <= 16)
+    sentence = next(fits, compared.examples[0].text)
+    titles = {"unguided": "fine-tuned", "guided": "fine-tuned, guided"}
+    received = {
+        titles.get(name, "before fine-tuning"): received_by_head(loaded.model, loaded.tokenizer, [sentence])[0]
+        for name, loaded in compared.models.items()
+    }
+    return draw_received(received).save(folder / "received.png")[0]

@@ -65,11 +65,14 @@ def _show(found: "Explanation") -> None:
 
     from attentune.analysis.explanation import is_dark, rgb_of
 
+    if not found.probabilities:
+        results.print(Text(found.label, style="bold"))
     labels = table("label", "probability", "")
     labels.columns[2].justify = "left"
     for label, p in sorted(found.probabilities.items(), key=lambda item: -item[1]):
         labels.add_row(Text(label, style="bold" if label == found.label else ""), f"{p:.1%}", "█" * round(BAR * p))
-    results.print(labels)
+    if found.probabilities:
+        results.print(labels)
     for title, tokens in found.rows():
         line = Text()
         for i, (token, _, shade) in enumerate(tokens):

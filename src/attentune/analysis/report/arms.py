@@ -18,6 +18,8 @@ class Example:
     text: str
     pair: str | None
     label: str
+    number: float | None = None
+    """The truth where numbers are predicted; `label` is the same as text."""
 
     @property
     def input(self) -> TextOrPair:
@@ -31,6 +33,15 @@ class Answer:
 
     label: str
     probabilities: Mapping[str, float]
+    number: float | None = None
+
+    def is_right(self, example: Example) -> bool:
+        """Whether the label is the true one."""
+        return self.label == example.label
+
+    def error(self, example: Example) -> float:
+        """How far from the truth it is, where numbers are predicted."""
+        return abs((self.number or 0.0) - (example.number or 0.0))
 
 
 @dataclass(frozen=True)
@@ -63,20 +74,28 @@ def base_of(arms: Sequence[Arm]) -> Arm:
 
 def in_order_of_interest(examples: Sequence[Example], arms: Sequence[Arm]) -> list[Example]:
     """Those first on which the arms give different answers, the most different ones at the head; with one arm, those it gets
-    wrong, the surest errors at the head; the others as they come."""
+    wrong, the surest errors at the head; the others as they come. Where numbers are predicted, those first on which they are
+    farthest apart, or with one arm farthest from the truth."""
     trained = [arm for arm in arms if arm.is_trained]
 
     def difference(example: Example) -> float:
         """How far apart the arms are, by the probability of the true label."""
+        if example.number is not None:
+            given = [arm.answers[example.id].number or 0.0 for arm in trained]
+            return max(given) - min(given) if len(given) > 1 else trained[0].answers[example.id].error(example)
         sure = [arm.answers[example.id].probabilities.get(example.label, 0.0) for arm in trained]
         return max(sure) - min(sure) if len(sure) > 1 else 1 - min(sure, default=1.0)
 
     first = [example for example in examples if is_of_interest(example, trained)]
     others = [example for example in examples if not is_of_interest(example, trained)]
+    if all(example.number is not None for example in others):
+        others = sorted(others, key=difference, reverse=True)
     return sorted(first, key=difference, reverse=True) + others
 
 
 def is_of_interest(example: Example, arms: Sequence[Arm]) -> bool:
     """Whether the arms disagree on an example, or the only one is wrong."""
+    if example.number is not None:
+        return False  # numbers are hardly ever the same
     answers = {arm.answers[example.id].label for arm in arms if arm.is_trained}
     return len(answers) > 1 or (sum(arm.is_trained for arm in arms) == 1 and answers != {example.label})

@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from attentune.analysis.measures import MEASURES
-from attentune.analysis.report.arms import Arm, Example, base_of, in_order_of_interest
+from attentune.analysis.report.arms import Arm, Example, base_of, in_order_of_interest, is_of_interest
 from attentune.analysis.report.packing import Packed, largest_error, pack
 from attentune.analysis.report.payload import page_data, shown_measures, stored_texts
 from attentune.analysis.report.tables import measure_rows, metric_rows
@@ -68,7 +68,7 @@ def make_report(
     verdicts = tuple(judge(trained[0], other, examples) for other in trained[1:]) or (
         describe(trained[0], base_of(arms)),
     )
-    chosen = in_order_of_interest(examples, arms)[:shown]
+    chosen = _chosen(examples, arms, shown)
     page = _Page(arms, kept, examples, chosen, verdicts, title, lead, labels, commands)
     packed = pack(chosen, kept, largest - len(page.render(None).encode()))
     html = page.render(packed)
@@ -123,9 +123,19 @@ class _Page:
         )
 
 
+def _chosen(examples: Sequence[Example], arms: Sequence[Arm], shown: int) -> list[Example]:
+    """Those on which the arms disagree first, but not alone: a quarter of the places is for the others."""
+    ordered = in_order_of_interest(examples, arms)
+    first = [example for example in ordered if is_of_interest(example, arms)]
+    others = ordered[len(first) :]
+    places = max(shown - len(others), shown - shown // 4)
+    return [*first[:places], *others][:shown]
+
+
 def _colours(arms: Sequence[Arm]) -> list[str]:
-    """The class that gives each arm its colour: grey before training, then one after the other."""
-    trained = iter(range(len(arms)))
+    """The class that gives each arm its colour: grey before training, then one after the other. A single run has that of
+    the second, since in a difference from the model before training blue is what it has more."""
+    trained = iter(range(1 if sum(arm.is_trained for arm in arms) == 1 else 0, len(arms) + 1))
     return [f"run-{next(trained) % 5}" if arm.is_trained else "run-before" for arm in arms]
 
 

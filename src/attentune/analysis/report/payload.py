@@ -109,7 +109,11 @@ def _answer(arm: Arm, example: Example) -> dict[str, Any] | None:
     if not arm.is_trained:
         return None
     answer = arm.answers[example.id]
-    return {"label": answer.label, "p": {label: _number(p, 4) for label, p in answer.probabilities.items()}}
+    told: dict[str, Any] = {
+        "label": answer.label,
+        "p": {label: _number(p, 4) for label, p in answer.probabilities.items()},
+    }
+    return told if answer.number is not None else told | {"right": answer.is_right(example)}
 
 
 def _tokens(tokens: Sequence[Token]) -> list[list[Any]]:

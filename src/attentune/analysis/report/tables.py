@@ -48,9 +48,7 @@ def metric_rows(arms: Sequence[Arm], examples: Sequence[Example]) -> list[Row]:
         changes: list[Estimate | None] = [None] * len(arms)
         if is_share:
             right = {
-                arm.title: np.array(
-                    [arm.answers[example.id].label == example.label for example in examples], dtype=float
-                )
+                arm.title: np.array([arm.answers[example.id].is_right(example) for example in examples], dtype=float)
                 for arm in arms
                 if arm.is_trained
             }
@@ -87,37 +85,31 @@ def _row(
             return None
         return round(100 * (MARGIN + (1 - 2 * MARGIN) * ((value - low) / width if high > low else 0.5)), 2)
 
-    cells = tuple(
-        None
-        if e is None
-        else Cell(number(e.value, is_share), _interval(e, is_share), place(e.value), place(e.low), place(e.high))
-        for e in estimates
-    )
-    told = tuple(
-        None if e is None else Cell(number(e.value, is_share, sign=True), _interval(e, is_share, sign=True))
-        for e in changes
-    )
+    places = 1 if max(map(abs, ends)) >= 10 else 3
+
+    def cell(e: Estimate | None, *, sign: bool = False) -> Cell | None:
+        if e is None:
+            return None
+        texts = number(e.value, is_share, places, sign=sign), _interval(e, is_share, places, sign=sign)
+        return Cell(*texts) if sign else Cell(*texts, place(e.value), place(e.low), place(e.high))
+
+    cells, told = tuple(map(cell, estimates)), tuple(cell(e, sign=True) for e in changes)
     return Row(title, meaning, cells, told, tuple(e is not None and e.excludes_zero for e in changes))
 
 
-def number(value: float, is_share: bool, *, sign: bool = False) -> str:
+def number(value: float, is_share: bool, places: int = 3, *, sign: bool = False) -> str:
     """A number as the page shows it, with a true minus; with a sign it is a difference, and one of shares is in points.
 
     >>> number(0.1234, True), number(0.1234, True, sign=True), number(-0.1234, False, sign=True)
     ('12.3 %', '+12.3 points', '−0.123')
     """
     plus = "+" if sign else ""
-    if is_share:
-        text = f"{100 * value:{plus}.1f} {'points' if sign else '%'}"
-    elif abs(value) >= 10:
-        text = f"{value:{plus}.1f}"
-    else:
-        text = f"{value:{plus}.3f}"
-    return text.replace("-", "−")
+    share = f"{100 * value:{plus}.1f} {'points' if sign else '%'}"
+    return (share if is_share else f"{value:{plus}.{places}f}").replace("-", "−")
 
 
-def _interval(estimate: Estimate, is_share: bool, *, sign: bool = False) -> str:
+def _interval(estimate: Estimate, is_share: bool, places: int, *, sign: bool = False) -> str:
     if estimate.low is None or estimate.high is None:
         return ""
-    low, high = (number(end, is_share, sign=sign) for end in (estimate.low, estimate.high))
+    low, high = (number(end, is_share, places, sign=sign) for end in (estimate.low, estimate.high))
     return f"{low.split()[0]} to {high.split()[0]}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from attentune.analysis.estimates import Estimate
+from attentune.analysis.estimates import Estimate, mean_over_examples
 from attentune.analysis.paired import Paired, compare_answers
 from attentune.analysis.report.arms import Arm, Example
 from attentune.analysis.survey import difference
@@ -18,14 +18,16 @@ class Verdict:
     headline: str
     grounds: str
     paired: Paired | None
-    """None where there is only one run."""
+    """None where there is only one run, or where numbers are predicted."""
     diversity: Estimate
     """The difference in the diversity of heads."""
 
 
 def judge(first: Arm, second: Arm, examples: Sequence[Example]) -> Verdict:
     """The second run against the first, on the examples that both have answered."""
-    right = [[arm.answers[example.id].label == example.label for example in examples] for arm in (first, second)]
+    if examples[0].number is not None:
+        return _judge_numbers(first, second, examples)
+    right = [[arm.answers[example.id].is_right(example) for example in examples] for arm in (first, second)]
     paired = compare_answers(*right)
     points = 100 * paired.difference
     if paired.p_value >= SIGNIFICANT:
@@ -42,6 +44,27 @@ def judge(first: Arm, second: Arm, examples: Sequence[Example]) -> Verdict:
         f"{_heads(first, second)} One training run each: other seeds may tell otherwise."
     )
     return Verdict(headline, grounds, paired, difference(first.survey, second.survey, "diversity"))
+
+
+def _judge_numbers(first: Arm, second: Arm, examples: Sequence[Example]) -> Verdict:
+    """By the mean distance from the truth, with a paired interval."""
+    nearer = mean_over_examples(
+        [first.answers[example.id].error(example) - second.answers[example.id].error(example) for example in examples]
+    )
+    one, other = first.title, second.title
+    if not nearer.excludes_zero:
+        headline = f"No evidence that the numbers of {other} are nearer to the truth than those of {one}, or farther"
+    else:
+        where = "nearer to" if nearer.value > 0 else "farther from"
+        headline = f"The numbers of {other} are {where} the truth than those of {one}"
+    figures = _signed(nearer.value, 3)
+    if nearer.low is not None and nearer.high is not None:
+        figures += f" on average (95 % interval {_signed(nearer.low, 3)} to {_signed(nearer.high, 3)})"
+    grounds = (
+        f"Over {len(examples):,} held-out examples, those of {other} are nearer by {figures}. {_heads(first, second)} "
+        "One training run each: other seeds may tell otherwise."
+    )
+    return Verdict(headline, grounds, None, difference(first.survey, second.survey, "diversity"))
 
 
 def describe(run: Arm, before: Arm) -> Verdict:
@@ -69,7 +92,8 @@ def _heads(first: Arm, second: Arm) -> str:
     if not change.excludes_zero:
         return f"Their heads are about as diverse {figures})."
     more, less = (second, first) if change.value > 0 else (first, second)
-    return f"The heads of {more.title} are more diverse than those of {less.title} {figures})."
+    names = [arm.title if arm.is_trained else f"the model {arm.title}" for arm in (more, less)]
+    return f"The heads of {names[0]} are more diverse than those of {names[1]} {figures})."
 
 
 def _signed(value: float, places: int = 1) -> str:

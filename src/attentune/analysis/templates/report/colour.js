@@ -65,5 +65,6 @@ function pixelsOf(scale) {
 
 const runColour = (arm) => {
   if (!data.arms[arm].trained) return variable("--before");
-  return variable(`--run${data.arms.slice(0, arm).filter((other) => other.trained).length % 5}`);
+  const isSingle = data.arms.filter((other) => other.trained).length === 1;
+  return variable(`--run${isSingle ? 1 : data.arms.slice(0, arm).filter((other) => other.trained).length % 5}`);
 };

@@ -58,15 +58,16 @@ const explorer = {
 
   makeFilters() {
     const kinds = { all: "All", interesting: data.arms.filter((arm) => arm.trained).length > 1 ? "Disagree" : "Wrong", maps: "With maps" };
-    const buttons = Object.entries(kinds).map(([kind, title]) => {
+    const buttons = Object.entries(kinds).flatMap(([kind, title]) => {
       const count = data.examples.filter((_, i) => this.passes(i, kind)).length;
+      if (kind !== "all" && (count === 0 || (kind === "maps" && count === data.examples.length))) return [];
       const button = element("button", { type: "button", textContent: `${title} ${count}`, "aria-pressed": kind === "all" });
       button.addEventListener("click", () => {
         this.filter = kind;
         for (const other of buttons) other.setAttribute("aria-pressed", other === button);
         this.makeList();
       });
-      return button;
+      return [button];
     });
     this.find(".filters").replaceChildren(...buttons);
     this.makeList();
@@ -81,8 +82,8 @@ const explorer = {
       if (!this.passes(i, this.filter)) return [];
       const marks = example.answers.flatMap((answer, arm) => {
         if (!answer) return [];
-        const right = answer.label === example.label;
-        const mark = element("span", { textContent: `${right ? "✓" : "✗"} ${data.arms[arm].title}` });
+        const said = answer.right === undefined ? answer.label : answer.right ? "✓" : "✗";
+        const mark = element("span", { textContent: `${said} ${data.arms[arm].title}` });
         mark.style.color = runColour(arm);
         return [mark];
       });
@@ -158,14 +159,17 @@ const explorer = {
     this.find(".gold").replaceChildren(`Example ${example.id} · true label `, element("b", { textContent: example.label }));
     const answers = example.answers.flatMap((answer, arm) => {
       if (!answer) return [];
+      const isNumber = answer.right === undefined;
       const sure = answer.p[answer.label] ?? 0;
       const filled = element("span");
       filled.style.width = `${100 * sure}%`;
       const who = element("span", { textContent: data.arms[arm].title });
       const bar = element("span", { class: "bar" }, filled);
       who.style.color = bar.style.color = runColour(arm);
-      const said = element("span", { class: `said ${answer.label === example.label ? "right" : "wrong"}`, textContent: `${answer.label} ${percent(sure, 0)}` });
-      return [element("span", { class: "answer" }, who, bar, said)];
+      const said = isNumber
+        ? element("span", { class: "said", textContent: answer.label })
+        : element("span", { class: `said ${answer.right ? "right" : "wrong"}`, textContent: `${answer.label} ${percent(sure, 0)}` });
+      return [element("span", { class: "answer" }, who, ...(isNumber ? [] : [bar]), said)];
     });
     this.find(".answers").replaceChildren(...answers);
   },
