@@ -307,3 +307,13 @@ def test_a_comparison_that_was_killed_ends_with_the_same_table(tmp_path):
     question = asked("none; mdg(0.1)", seeds=3)
     whole = compare(question, open_storage(tmp_path / "b"), tmp_path / "b", run=quick_run)
     assert again.stdout.strip() == tables.markdown(tables.table_of(whole.groups[0]))
+
+
+def test_a_side_may_be_whichever_of_several_methods_the_search_finds_better(tmp_path):
+    question = asked("none; pdg(0.001) or mdg(0.1)", seeds=2, budget=12)
+    found = compare(question, open_storage(tmp_path), tmp_path, run=quick_run)
+    (chosen,) = [one["chosen"] for one in found.chosen if one["method"] != "none"]
+    assert chosen["method"].startswith("mdg")
+    assert {run["recipe"]["method"] for run in found.runs} == {"none", chosen["method"]}
+    with pytest.raises(UserError, match="give --budget"):
+        compare(asked("none; pdg(0.001) or mdg(0.1)"), open_storage(tmp_path), tmp_path, run=quick_run)

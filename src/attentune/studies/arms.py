@@ -13,7 +13,7 @@ from attentune.errors import UserError
 from attentune.methods import parse
 from attentune.training import Recipe, assigned
 
-WITH = re.compile(r"\s+with\s+")
+WITH, OR = re.compile(r"\s+with\s+"), re.compile(r"\s+or\s+")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Arm:
 
     method: str
     assignments: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    """Methods that a search may choose in place of the first."""
 
     @classmethod
     def parse(cls, text: str) -> "Arm":
@@ -30,11 +32,12 @@ class Arm:
         >>> str(Arm.parse("mdg(0.01) with training.epochs=5,training.lr=1e-4"))
         'mdg(weight=0.01) with training.epochs=5, training.lr=1e-4'
         """
-        method, *others = WITH.split(text.strip())
-        if len(others) > 1:
+        said, *given = WITH.split(text.strip())
+        if len(given) > 1:
             raise UserError(f"there is more than one 'with' in {text!r}; put commas between the fields")
-        fields = [part.strip() for other in others for part in re.split(r",\s*(?=[\w.]+=)", other)]
-        return cls(str(parse(method)), tuple(fields))
+        fields = [part.strip() for more in given for part in re.split(r",\s*(?=[\w.]+=)", more)]
+        method, *others = (str(parse(one)) for one in OR.split(said))
+        return cls(method, tuple(fields), tuple(others))
 
     def of(self, recipe: Recipe) -> Recipe:
         """The recipe as this side has it."""
@@ -44,10 +47,11 @@ class Arm:
     @property
     def is_baseline(self) -> bool:
         """Whether this is the unguided model as it is."""
-        return self.method == "none" and not self.assignments
+        return self.method == "none" and not self.assignments and not self.others
 
     def __str__(self) -> str:
-        return self.method + (f" with {', '.join(self.assignments)}" if self.assignments else "")
+        methods = " or ".join((self.method, *self.others))
+        return methods + (f" with {', '.join(self.assignments)}" if self.assignments else "")
 
 
 def parse_arms(text: str) -> tuple[Arm, ...]:

@@ -19,7 +19,7 @@ from attentune.studies.arms import Arm, baseline_of
 from attentune.studies.cells import RunOne, outcomes_of, recipe_cell, run_cells, run_values
 from attentune.studies.runs import Outcome, recipe_key, run_alone
 from attentune.studies.search import SEARCH_SEED, Found, search
-from attentune.studies.space import Dimension, usual_space, with_fields
+from attentune.studies.space import Dimension, either_space, usual_space, with_fields
 from attentune.studies.storage import open_study
 from attentune.studies.verdicts import Group, compare_sides
 from attentune.training import Recipe
@@ -57,6 +57,8 @@ class Comparison:
 
     def space_of(self, arm: Arm) -> list[Dimension]:
         """What is searched for one side: the fields that it has."""
+        if arm.others:
+            return either_space((arm.method, *arm.others))
         if self.space is None:
             return usual_space(arm.method)
         own = [Dimension.parse(text) for text in self.space]
@@ -92,6 +94,8 @@ def compare(
     run: RunOne = run_alone,
 ) -> Compared:
     """Do all runs that aren't done yet, with whoever else works at them, and compare."""
+    if not comparison.budget and (either := next((arm for arm in comparison.arms if arm.others), None)):
+        raise UserError(f"which of {either} it shall be is for a search to say: give --budget")
     # Seeds go outermost: a study that is broken off has whole seeds of everything.
     places = [(model, task, arm) for model, task in comparison.places() for arm in comparison.arms]
     recipes = {(*place, seed): comparison.recipe(*place, seed) for seed in comparison.seeds for place in places}

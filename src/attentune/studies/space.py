@@ -225,3 +225,20 @@ def usual_space(method: str) -> list[Dimension]:
             f"{OF_METHOD}{name}.{parameter}={values}" for parameter, values in usual.items() if parameter in own
         ]
     return [Dimension.parse(text) for text in searched]
+
+
+def either_space(methods: Sequence[str]) -> list[Dimension]:
+    """What is searched where one of several methods is to be chosen: the learning rate, and each method at all points of its
+    usual space.
+
+    >>> either_space(["first(0.1)", "next(0.1)"])[1].choices[3:6]
+    ('first(weight=0.0001)', 'next(weight=0.1)', 'next(weight=0.01)')
+    """
+    texts: list[str] = []
+    for method in methods:
+        for point in grid(usual_space(method)[1:]):
+            changed = parse(method)
+            for path, value in point.items():
+                changed = _with_parameter(changed, path, value)
+            texts.append(str(changed))
+    return [Dimension.parse(LR), Dimension("method", "choice", choices=tuple(dict.fromkeys(texts)))]

@@ -79,6 +79,11 @@ def work(study: optuna.Study, cells: Sequence[Cell], do: Do, watch: Watch = lamb
     unborn = _Unborn(study)
 
     def objective(trial: Trial) -> float:
+        storage = study._storage
+        if isinstance(storage, optuna.storages._heartbeat.BaseHeartbeat) and storage.get_heartbeat_interval():
+            storage.record_heartbeat(
+                trial._trial_id
+            )  # Optuna's thread may be late, and a name stands for a sign of life
         trial.set_user_attr(WORKER, [_own_name(), trial.number])
         _give_way(study, trial)
         try:
