@@ -168,3 +168,12 @@ def test_a_model_of_pairs_explains_pairs(attentune, tiny_recipe, tmp_path):
     ]
     code, _, err = attentune("report", run, "--examples", 2, "--measure", 2, "--pipeline", "none")
     assert code == 0, err
+
+
+def test_a_folder_alone_may_not_have_code_run(attentune, train):
+    run = train()
+    recipe = run / "recipe.yaml"
+    text = recipe.read_text(encoding="utf-8")
+    recipe.write_text(text.replace("trust_remote_code: false", "trust_remote_code: true"), encoding="utf-8")
+    for command in (["predict", "--run"], ["explain", "a fine film", "--run"], ["report"]):
+        assert "which a file alone may not allow; add --trust-remote-code" in refused(attentune(*command, run))

@@ -28,7 +28,8 @@ from attentune.errors import UserError
 from attentune.methods.priors import Dependency
 from attentune.training import RunFolder, load_for_classification
 from attentune.training.lengths import longest_length
-from attentune.training.loading import load
+from attentune.training.loading import load_run
+from attentune.training.trust import require_trust
 
 if TYPE_CHECKING:
     from attentune.tasks import Task
@@ -68,11 +69,14 @@ def compare_runs(
     pipeline: str = "en_core_web_sm",
     commands: Sequence[str] = (),
     largest: int = LARGEST,
+    trust_remote_code: bool = False,
 ) -> Comparison:
     """The report of finished runs by title; they must be runs of one task."""
     folders = {title: RunFolder.open(path) for title, path in runs.items()}
     recipes = {title: folder.recipe() for title, folder in folders.items()}
     _check_one_task(recipes)
+    for title, recipe in recipes.items():
+        require_trust(recipe, trust_remote_code, f"the run in {runs[title]}")
     first = next(iter(recipes.values()))
     task = first.data.load(first.training.seed)
     rows = {title: _lines(folder.path / "predictions.jsonl") for title, folder in folders.items()}
@@ -83,7 +87,7 @@ def compare_runs(
 
     models = dict(_models_before(recipes, task))
     before = list(models)
-    models |= {title: _load(folder, recipes[title]) for title, folder in folders.items()}
+    models |= {title: _load(folder, recipes[title], trust_remote_code) for title, folder in folders.items()}
     arms = []
     for title, loaded in models.items():
         note(f"measuring the attention of {title} on {len(texts):,} held-out texts")
@@ -183,8 +187,8 @@ def _models_before(recipes: Mapping[str, "Recipe"], task: "Task") -> Iterator[tu
         yield title, Loaded(_placed(model), tokenizer, longest_length(model, tokenizer, length))
 
 
-def _load(folder: RunFolder, recipe: "Recipe") -> Loaded:
-    guided = load(folder.path, trust_remote_code=recipe.trust_remote_code)
+def _load(folder: RunFolder, recipe: "Recipe", trust_remote_code: bool) -> Loaded:
+    guided = load_run(folder, trust_remote_code=trust_remote_code)
     _placed(guided.model)
     length = longest_length(guided.model, guided.tokenizer, recipe.training.max_length)
     return Loaded(guided.model, guided.tokenizer, length, guided)

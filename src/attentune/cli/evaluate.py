@@ -24,6 +24,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of the sample.")] = 42,
     batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 64,
     precision: Annotated[str | None, typer.Option(help="auto, bf16 or fp32. [that of training]")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="New folder for metrics and predictions. [in the run's evaluations/]")
     ] = None,
@@ -46,7 +47,7 @@ def evaluate(
     found = _task(folder, task, data_dir, eval_file, text, text_pair, label).sample(max_eval=max_eval, seed=seed)
     splits = _splits(found, split)
     note(f"data: {found.source}")
-    predictor = Predictor.from_run(run, precision)
+    predictor = Predictor.from_run(run, precision, trust_remote_code=trust_remote_code)
     judged = judge_run(folder, found, splits, predictor, batch_size)
     metrics = evaluation_metrics(folder, found, judged)
     name = found.name if split is None else f"{found.name}-{split}"

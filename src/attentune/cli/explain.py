@@ -22,13 +22,14 @@ def explain(
     layers: Annotated[str, typer.Option(help="Layers whose attention is told, such as 3-5 or -1.")] = "all",
     heads: Annotated[str, typer.Option(help="Heads whose attention is told, such as 0 or [0,3].")] = "all",
     html: Annotated[Path | None, typer.Option(help="Write a page instead; must be new.")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """Tell a prediction, and which tokens receive attention and matter to self-supervised attention."""
     from attentune import analysis
     from attentune.training import RunFolder
     from attentune.training.lengths import longest_length
-    from attentune.training.loading import load
+    from attentune.training.loading import load_run
 
     quiet_libraries()
     if html is not None and html.exists():
@@ -44,7 +45,7 @@ def explain(
         raise UserError(
             f"the model of {run} takes single texts, and two are given; put one text into one pair of quotes"
         )
-    guided = load(folder.path, trust_remote_code=recipe.trust_remote_code)
+    guided = load_run(folder, trust_remote_code=trust_remote_code)
     length = longest_length(guided.model, guided.tokenizer, recipe.training.max_length)
     found = analysis.explain(
         guided.model, guided.tokenizer, (text, pair), max_length=length, layers=layers, heads=heads, guided=guided

@@ -22,6 +22,7 @@ def predict(
     text_pair: Annotated[str | None, typer.Option(help="Column of the second text. [as in training]")] = None,
     batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 32,
     precision: Annotated[str | None, typer.Option(help="auto, bf16 or fp32. [that of training]")] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
     output: Annotated[Path | None, typer.Option(help="Write here instead of to standard output; must be new.")] = None,
 ) -> None:
     """Classify, rate or score texts with the model of a run: a line of JSON for each, however many there are."""
@@ -58,7 +59,7 @@ def predict(
             yield row["text"], row.get("text_pair")
 
     with nullcontext(sys.stdout) if output is None else written_whole(output) as stream:
-        predictor = Predictor.from_run(run, precision)
+        predictor = Predictor.from_run(run, precision, trust_remote_code=trust_remote_code)
         for prediction in predictor.stream(texts(), batch_size):
             row = read.popleft()
             stream.write(json_line({**row, **prediction.fields()}))

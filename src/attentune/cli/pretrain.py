@@ -100,8 +100,7 @@ def pretrain(
 
 def _recipe(file: Path | None, given: dict[str, Any], sets: list[str], trust: bool) -> "PretrainingRecipe":
     """The recipe: of the file, with the flags over it, and over them what --set says."""
-    from attentune.training import PretrainingRecipe, assigned, laid_over, read_values
-    from attentune.training.pretraining import require_trust
+    from attentune.training import PretrainingRecipe, assigned, laid_over, read_values, require_trust
 
     values = {} if file is None else read_values(_recipe_file(file))
     over = assigned(laid_over(values, given), sets, PretrainingRecipe)

@@ -25,6 +25,7 @@ def report(
     figures: Annotated[
         Path | None, typer.Option(help="Write figures as PNG and SVG too, into this folder; new or empty.")
     ] = None,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
 ) -> None:
     """Compare runs in one page: results, what became of the attention, and an attention explorer."""
@@ -45,6 +46,7 @@ def report(
         pipeline=pipeline,
         commands=[command],
         largest=round(size * 1e6),
+        trust_remote_code=trust_remote_code,
     )
     compared.report.save(page)
     if figures is not None:

@@ -17,6 +17,7 @@ def submit(
         typer.Option("--fill-missing", help="Write the files that no run answers too, with one answer for all rows."),
     ] = False,
     batch_size: Annotated[int, typer.Option(help="Texts at once.", min=1)] = 64,
+    trust_remote_code: Annotated[bool, typer.Option(help="Run code that the model brings along.")] = False,
     output: Annotated[Path | None, typer.Option(help="New folder for the files and the zip. [glue-submission]")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -28,7 +29,9 @@ def submit(
     if output is not None and output.exists():
         raise UserError(f"{output} is there already; choose another with --output")
     runs = runs_by_task(run)
-    answered = answer_sheets(runs, data_dir, fill=fill_missing, batch_size=batch_size, say=note)
+    answered = answer_sheets(
+        runs, data_dir, fill=fill_missing, batch_size=batch_size, trust_remote_code=trust_remote_code, say=note
+    )
     folder = output or first_free(Path("glue-submission"))
     archive = write_submission(folder, answered)
     scores = {task: found.metrics()["eval"] for task, found in runs.items()}

@@ -10,11 +10,12 @@ from attentune.training.prediction import Prediction, Predictor
 from attentune.training.pretraining import PretrainingRecipe, pretrain, resume_pretraining
 from attentune.training.processes import is_first
 from attentune.training.recipe import DataRecipe, LoraRecipe, Recipe, TrainingRecipe, read_values
-from attentune.training.run import require_trust, resume_run, run_recipe
+from attentune.training.run import resume_run, run_recipe
 from attentune.training.run_folder import RunFolder, json_line, versions, written_whole
 from attentune.training.sources import locate
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
+from attentune.training.trust import require_trust
 
 __all__ = [
     "GIVEN",

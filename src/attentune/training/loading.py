@@ -6,6 +6,8 @@ from attentune.errors import UserError
 from attentune.methods.guided import Guided
 from attentune.methods.persistence import restore
 from attentune.training.models import load_for_classification
+from attentune.training.run_folder import RunFolder
+from attentune.training.trust import require_trust
 
 
 def load(folder: str | Path, *, trust_remote_code: bool = False) -> Guided:
@@ -23,3 +25,9 @@ def load(folder: str | Path, *, trust_remote_code: bool = False) -> Guided:
         path = path / "checkpoint"  # of a run
     model, tokenizer = load_for_classification(str(path), trust_remote_code=trust_remote_code)
     return restore(model.eval(), path, tokenizer)
+
+
+def load_run(folder: RunFolder, *, trust_remote_code: bool = False) -> Guided:
+    """The model of a finished run, as `load` gives it; code that it brings along is run only if that is allowed anew."""
+    require_trust(folder.recipe(), trust_remote_code, f"the run in {folder.path}")
+    return load(folder.path, trust_remote_code=trust_remote_code)

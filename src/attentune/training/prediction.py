@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from attentune.training.encoding import are_cut
 from attentune.training.evaluation import finite
 from attentune.training.lengths import longest_length
-from attentune.training.loading import load
+from attentune.training.loading import load_run
 from attentune.training.precision import takes_bf16
 from attentune.training.run_folder import RunFolder
 
@@ -57,11 +57,13 @@ class Predictor:
         self.labels = [str(name) for _, name in sorted(names.items())]
 
     @classmethod
-    def from_run(cls, path: str | Path, precision: str | None = None) -> "Predictor":
+    def from_run(
+        cls, path: str | Path, precision: str | None = None, *, trust_remote_code: bool = False
+    ) -> "Predictor":
         """The model that a run has trained, with the methods that it was saved with, in the run's precision or another."""
         folder = RunFolder.open(path)
         recipe = folder.recipe()
-        loaded = load(folder.checkpoint, trust_remote_code=recipe.trust_remote_code)
+        loaded = load_run(folder, trust_remote_code=trust_remote_code)
         if torch.cuda.is_available():
             loaded.model.to("cuda")  # type: ignore[arg-type]  # transformers' decorator hides the type
         return cls(loaded.model, loaded.tokenizer, recipe.training.max_length, precision or recipe.training.precision)

@@ -40,6 +40,7 @@ from attentune.training.run_folder import RunFolder, versions
 from attentune.training.stopping import StopEarly, StopOnSignal
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
+from attentune.training.trust import require_trust
 
 Say = Callable[[str], None]
 
@@ -86,15 +87,6 @@ def resume_run(
     if checkpoint is not None and len(list(checkpoint.glob("rng_state*.pth"))) != processes.count():
         run.say("not as many processes as before, so that other random numbers are drawn from here on")
     return run.whole(folder, checkpoint)
-
-
-def require_trust(recipe: Recipe, is_given: bool, what: str) -> None:
-    """A file may ask for a model's own code to be run; only the user may allow it."""
-    if recipe.trust_remote_code and not is_given:
-        raise UserError(
-            f"{what} asks to run code that the model {recipe.model!r} brings along, which a file alone may not allow; "
-            "add --trust-remote-code if you trust it"
-        )
 
 
 class _Loaded(NamedTuple):

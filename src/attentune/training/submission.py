@@ -55,6 +55,7 @@ def answer_sheets(
     data_dir: str | None,
     *,
     fill: bool,
+    trust_remote_code: bool = False,
     batch_size: int = 64,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Answered]:
@@ -77,7 +78,9 @@ def answer_sheets(
             continue
         say(f"{sheet.file}: answered by {run.path}")
         if sheet.run_of not in predictors:
-            predictors = {sheet.run_of: Predictor.from_run(run.path)}  # one at a time is enough to hold
+            predictors = {
+                sheet.run_of: Predictor.from_run(run.path, trust_remote_code=trust_remote_code)
+            }  # one at a time is enough to hold
         found.append(_answered(sheet, run, task, predictors[sheet.run_of], batch_size))
     return found
 

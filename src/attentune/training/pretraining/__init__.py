@@ -3,7 +3,7 @@
 from attentune.training.pretraining.masking import Masking
 from attentune.training.pretraining.packing import Frame, Part, packed, plan_blocks, tokenized
 from attentune.training.pretraining.recipe import PretrainingRecipe
-from attentune.training.pretraining.run import pretrain, require_trust, resume_pretraining
+from attentune.training.pretraining.run import pretrain, resume_pretraining
 
 __all__ = [
     "Frame",
@@ -13,7 +13,6 @@ __all__ = [
     "packed",
     "plan_blocks",
     "pretrain",
-    "require_trust",
     "resume_pretraining",
     "tokenized",
 ]

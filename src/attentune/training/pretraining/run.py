@@ -37,6 +37,7 @@ from attentune.training.run import Say, _save
 from attentune.training.run_folder import RunFolder, json_line, versions, write_whole
 from attentune.training.stopping import StopOnSignal
 from attentune.training.trial import try_method
+from attentune.training.trust import require_trust
 
 HELD_OUT_SEED = 0
 """Of the masks of held-out text, which are the same in every run."""
@@ -86,15 +87,6 @@ def resume_pretraining(
     if changed := folder.versions_changed():
         run.say(f"not the versions that the run began with, so that its last digits may differ: {', '.join(changed)}")
     return run.whole(folder, checkpoint)
-
-
-def require_trust(recipe: PretrainingRecipe, is_given: bool, what: str) -> None:
-    """A file may ask for a model's own code to be run; only the user may allow it."""
-    if recipe.trust_remote_code and not is_given:
-        raise UserError(
-            f"{what} asks to run code that the model {recipe.model!r} brings along, which a file alone may not allow; "
-            "add --trust-remote-code if you trust it"
-        )
 
 
 @dataclass(frozen=True)
