@@ -119,7 +119,7 @@ def test_texts_that_are_cut_are_told(attentune, run, tmp_path):
     assert err.strip() == "1 text is longer than 64 tokens, and was cut"
 
 
-def test_ctrl_c_names_the_unfinished_run_and_exits_with_130(model_folder, review_rows, tmp_path):
+def test_ctrl_c_says_how_to_go_on_and_exits_with_130(model_folder, review_rows, tmp_path):
     command = [
         *ATTENTUNE.split(), "train", "--model", model_folder, "--train-file", review_rows, "--text", "review",
         "--label", "verdict", "--epochs", "100000", "--output", "run",
@@ -136,7 +136,9 @@ def test_ctrl_c_names_the_unfinished_run_and_exits_with_130(model_folder, review
         process.kill()
     assert process.returncode == 130
     assert out == ""
-    assert err.splitlines()[-1] == "attentune: stopped; the unfinished run is in run"
+    told = err.splitlines()[-1]
+    assert told.startswith("attentune: stopped; a checkpoint of step ")
+    assert told.endswith(" is kept; go on with: attentune train --resume --output run")
     assert "Traceback" not in err
 
 

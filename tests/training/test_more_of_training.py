@@ -173,7 +173,7 @@ class TestAdapters:
         )
         whole = run_recipe(recipe, tmp_path / "whole")
         with monkeypatch.context() as patch:
-            patch.setattr(run_module, "evaluate", lambda *args: 1 / 0)
+            patch.setattr(run_module, "evaluate_all", lambda *args: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 run_recipe(recipe, tmp_path / "run")
         for file in ("checkpoint-4", "checkpoint-6"):

@@ -76,7 +76,8 @@ def train(
         "method": method,
         "data": {
             "task": task, "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file,
-            "text": text, "text_pair": text_pair, "label": label, "kind": kind, "negatives": negatives, "also": tuple(also or ()),
+            "text": text, "text_pair": text_pair, "label": label, "kind": kind, "negatives": negatives,
+            "also": tuple(also) if also else None,
             "max_train": max_train, "max_eval": max_eval,
         },
         "training": {

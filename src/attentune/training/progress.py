@@ -204,13 +204,16 @@ def tell_preparing(
 
         return on_callbacks
     bar: Any = None
+    before = 0
 
     def on_bar(done: int, total: int) -> None:
-        nonlocal bar
+        nonlocal bar, before
         if bar is None:
+            before = 0
             bar = tqdm(desc=what, total=total, leave=False, disable=args.disable_tqdm or args.process_index != 0)
         bar.total = total
-        bar.update(done - bar.n)
+        bar.update(done - before)  # transformers' stand-in for a bar that is switched off can't tell where it is
+        before = done
         if done == total:
             bar.close()
             bar = None
