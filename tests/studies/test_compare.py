@@ -58,6 +58,13 @@ def test_no_difference_is_said_so_with_the_seeds_that_it_would_take(tmp_path):
     assert found.groups[0].verdicts["first(weight=0.1)"].stars == ""
 
 
+def test_runs_that_are_equal_are_said_to_be_so():
+    answers = Answers([0.0, 1.0], [0.0, 0.0], ["a", "b"], "rows")
+    sides = {name: {seed: outcome(0.5, answers) for seed in (1, 2, 3)} for name in ("none", "mdg")}
+    group = compare_sides("films", "minilm", "none", sides)
+    assert group.sentence("mdg") == "mdg: the same accuracy as none on each of 3 seeds"
+
+
 def test_one_seed_is_no_evidence(tmp_path):
     found = compare(asked(seeds=1), open_storage(tmp_path), tmp_path, run=quick_run)
     assert "with one seed, which is no evidence" in found.groups[0].sentence("mdg(weight=0.1)")

@@ -59,7 +59,7 @@ def in_width(table: Table, width: int) -> Table:
     columns = list(range(len(table.columns)))
     for name in LEAVE_FIRST:
         lines = [[line[i] for i in columns] for line in (table.columns, *table.rows)]
-        if sum(max(map(len, column)) + 1 for column in zip(*lines, strict=True)) <= width:
+        if sum(max(map(len, column)) + 2 for column in zip(*lines, strict=True)) <= width:
             break
         columns = [i for i in columns if table.columns[i] != name]
     return Table(table.title, [table.columns[i] for i in columns], [[row[i] for i in columns] for row in table.rows])

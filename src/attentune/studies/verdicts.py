@@ -84,6 +84,8 @@ class Group:
             return f"{arm}: {points} against {self.baseline} with one seed, which is no evidence; give more --seeds"
         low, high = 100 * tests.interval.low, 100 * tests.interval.high
         figures = f"95% interval {low:+.2f} to {high:+.2f}, p = {_p(verdict.corrected_p)}{self._corrected()}"
+        if tests.difference == 0 and tests.deviation == 0:
+            return f"{arm}: the same {self.metric} as {self.baseline} on each of {tests.seeds} seeds"
         if verdict.is_significant:
             word = "better" if tests.difference > 0 else "worse"
             return f"{arm} is {word} than {self.baseline}: {points} ({figures})"
