@@ -7,7 +7,7 @@ import pytest
 
 from attentune.analysis import Arm, make_report
 from attentune.analysis.maps import Maps
-from attentune.analysis.report import largest_error
+from attentune.analysis.report import largest_error, packing
 from attentune.analysis.texts import Token
 
 DESK = {"viewport": {"width": 1280, "height": 900}}
@@ -266,11 +266,40 @@ def test_an_example_without_maps_says_so_and_shows_what_words_receive(opened, tw
     file = make_report(arms, examples, title="t", lead="l", labels=["good", "bad"], largest=0).save(tmp_path / "r.html")
     one = opened(file, **DESK)
     drawn(one.page)
-    assert "room for the maps of 0 examples" in one.page.locator(".missing").inner_text()
+    assert "room for the maps of all heads of 0 examples" in one.page.locator(".missing").inner_text()
     assert one.page.locator(".panels").is_hidden()
     assert one.page.locator(".shaded .row").count() == 3
     assert one.page.locator("#head").is_disabled()
     one.page.keyboard.press("j")
+    assert one.said == []
+
+
+def test_an_example_with_mean_maps_shows_them(opened, two_arms, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "FOR_MEANS", 0.7)  # these maps are so small that names take more room
+    arms, examples = two_arms
+    whole = make_report(arms, examples, title="t", lead="l", labels=["good", "bad"])
+    least = make_report(arms, examples, title="t", lead="l", labels=["good", "bad"], largest=0)
+    sizes = (int(len(least.html) + share / 20 * (len(whole.html) - len(least.html))) for share in range(4, 16))
+    some = (make_report(arms, examples, title="t", lead="l", labels=["good", "bad"], largest=size) for size in sizes)
+    made = next(report for report in some if '"means":true' in report.html)
+    one = opened(made.save(tmp_path / "r.html"), **DESK)
+    drawn(one.page)
+    means = one.page.evaluate("JSON.parse(document.getElementById('data').textContent).examples.map(one => one.means)")
+    assert any(means)
+    place = means.index(True)
+    identity = one.page.evaluate("i => JSON.parse(document.getElementById('data').textContent).examples[i].id", place)
+    one.page.locator(f'.examples [data-example="{place}"]').click()
+    one.page.locator("#layer").select_option("1")
+    drawn(one.page)
+    assert "is the mean over the heads of each layer" in one.page.locator(".missing").inner_text()
+    assert one.page.locator("#head").is_disabled()
+    assert one.page.locator(".overview").is_hidden()
+    maps = [arm.maps(examples[int(identity)].input).maps[1].mean(axis=0) for arm in arms]
+    hold(one.page, 1, 0, len(maps[0]))
+    tolerance = largest_error(made.steps) + 0.0006
+    assert numbers(one.page.locator(".readout").inner_text())[:2] == pytest.approx(
+        [m[1, 0] for m in maps], abs=tolerance
+    )
     assert one.said == []
 
 

@@ -48,6 +48,10 @@ def largest_error(steps: int) -> float:
     return 1 / steps - 1 / (4 * steps**2)
 
 
+FOR_MEANS = 0.12
+"""Of the room, where not all maps fit: for the mean maps of the examples whose own don't."""
+
+
 @dataclass(frozen=True)
 class PackedMaps:
     """The maps of one example by one arm."""
@@ -57,6 +61,8 @@ class PackedMaps:
     """What each token receives from each layer, the mean over its heads, (layers, tokens), in 255 steps as base64."""
     maps: str | None
     """(layers, heads, keys, queries), deflated, as base64; None where the file has no room for them."""
+    is_mean: bool = False
+    """Whether these are the means over the heads of each layer, (layers, 1, keys, queries)."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,13 @@ class Packed:
 
     @property
     def with_maps(self) -> int:
-        """How many examples have their maps in the file; they are the first."""
-        return sum(example[0].maps is not None for example in self.examples)
+        """How many examples have the maps of all heads in the file."""
+        return sum(example[0].maps is not None and not example[0].is_mean for example in self.examples)
+
+    @property
+    def with_means(self) -> int:
+        """How many have the mean map of each layer instead."""
+        return sum(example[0].is_mean for example in self.examples)
 
     @property
     def size(self) -> int:
@@ -84,7 +95,7 @@ class Packed:
         for place in reversed(range(len(examples))):
             if taken <= size:
                 break
-            without = tuple(replace(kept, maps=None) for kept in examples[place])
+            without = tuple(replace(kept, maps=None, is_mean=False) for kept in examples[place])
             taken -= sum(len(kept.maps or kept.received) - len(kept.received) for kept in examples[place])
             examples[place] = without
         return replace(self, examples=tuple(examples))
@@ -93,9 +104,12 @@ class Packed:
 def pack(examples: Sequence[Example], arms: Sequence[Arm], budget: int) -> Packed:
     """Keep the maps of as many examples as fit into `budget` characters, in their order, in the finest steps that fit all.
 
-    Where not all fit, the coarsest steps are taken, and those for which there is no room go without maps.
+    Where not all fit, the coarsest steps are taken, and of those for which there is no room the means over the heads of each
+    layer are kept, as long as there is room for these.
     """
-    shelves = [_Shelf(steps, budget, may_leave_out=steps == STEPS[-1]) for steps in STEPS]
+    shelves = [_Shelf(steps, budget, may_leave_out=False) for steps in STEPS]
+    means = _Shelf(STEPS[-1], round(FOR_MEANS * budget), may_leave_out=True)
+    some = _Shelf(STEPS[-1], budget - means.room, may_leave_out=True)
     tokens, received = [], []
     for example in examples:
         found = [arm.maps(example.input) for arm in arms if arm.maps is not None]
@@ -103,11 +117,15 @@ def pack(examples: Sequence[Example], arms: Sequence[Arm], budget: int) -> Packe
         received.append([_text(quantised(maps.maps.mean(axis=(1, 2)), STEPS[0])) for maps in found])
         for shelf in shelves:
             shelf.put(found)
-    chosen = next((shelf for shelf in shelves if not shelf.is_given_up), shelves[-1])
-    rows = zip(tokens, received, chosen.rows, strict=True)
-    return Packed(
-        tuple(tuple(PackedMaps(*kept) for kept in zip(*row, strict=True)) for row in rows), chosen.steps, chosen.error
-    )
+        some.put(found)
+        means.put([Maps(maps.tokens, maps.maps.mean(axis=1, keepdims=True)) for maps in found] if some.left_out else [])
+    chosen = next((shelf for shelf in shelves if not shelf.is_given_up), some)
+    packed = []
+    for own, share, row, mean in zip(tokens, received, chosen.rows, means.rows, strict=True):
+        is_mean = chosen is some and row[0] is None and bool(mean) and mean[0] is not None
+        texts = mean if is_mean else row
+        packed.append(tuple(PackedMaps(*kept, is_mean) for kept in zip(own, share, texts, strict=True)))
+    return Packed(tuple(packed), chosen.steps, max(chosen.error, means.error) if chosen is some else chosen.error)
 
 
 class _Shelf:
@@ -120,9 +138,17 @@ class _Shelf:
         self.error = 0.0
         self.is_given_up = False
 
+    @property
+    def left_out(self) -> bool:
+        """Whether there was no room for the last example."""
+        return self.rows[-1][0] is None
+
     def put(self, found: Sequence[Maps]) -> None:
         """Keep the maps of one example, by all arms, or none of them."""
         row: list[str] | list[None] = [None] * len(found)
+        if not found:
+            self.rows.append(row)
+            return
         if not self.is_given_up and self.room > self.too_little:
             codes = [quantised(maps.maps, self.steps) for maps in found]
             texts = [_text(np.ascontiguousarray(code.swapaxes(-1, -2)), deflate=True) for code in codes]

@@ -72,7 +72,9 @@ def make_report(
     page = _Page(arms, kept, examples, chosen, verdicts, title, lead, labels, commands)
     packed = pack(chosen, kept, largest - len(page.render(None).encode()))
     html = page.render(packed)
-    while (excess := len(html.encode()) - largest) > 0 and packed.with_maps:  # tokens and names take room as well
+    while (
+        excess := len(html.encode()) - largest
+    ) > 0 and packed.with_maps + packed.with_means:  # tokens and names take room as well
         packed = packed.trimmed(packed.size - excess)
         html = page.render(packed)
     return Report(html, verdicts, packed.with_maps, packed.steps)
@@ -111,6 +113,7 @@ class _Page:
             measured=max(self.arms[0].survey.estimate(name).examples for name in names),
             chosen=len(self.chosen),
             with_maps=packed.with_maps if packed else 0,
+            with_means=packed.with_means if packed else 0,
             steps=packed.steps if packed else 0,
             bound=largest_error(packed.steps) if packed else 0.0,
             error=packed.error if packed else 0.0,

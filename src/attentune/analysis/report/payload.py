@@ -102,6 +102,7 @@ def _example(example: Example, arms: Sequence[Arm], kept: Sequence[Any] | None) 
         first = kept[0].tokens
         found["tokens"] = [_tokens(one.tokens) if i == 0 or one.tokens != first else None for i, one in enumerate(kept)]
         found["has_maps"] = kept[0].maps is not None
+        found["means"] = kept[0].is_mean
     return found
 
 

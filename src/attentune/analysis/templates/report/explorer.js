@@ -74,7 +74,7 @@ const explorer = {
   },
 
   passes(i, kind) {
-    return kind === "all" || (kind === "maps" ? store.hasMaps(i) : data.examples[i].interesting);
+    return kind === "all" || (kind === "maps" ? store.hasMaps(i) && !store.hasMeans(i) : data.examples[i].interesting);
   },
 
   makeList() {
@@ -189,19 +189,21 @@ const explorer = {
     this.find("#head").value = this.head;
     this.find("#left").value = this.left;
     this.find("#right").value = this.right;
-    this.find("#head").disabled = !store.hasMaps(example);
+    const everyHead = store.hasMaps(example) && !store.hasMeans(example);
+    this.find("#head").disabled = !everyHead;
     this.segments.forEach((button, i) => {
       button.textContent = [this.title(this.left), this.title(this.right), "Difference"][i];
       button.setAttribute("aria-pressed", this.heads === button.dataset.heads);
     });
-    for (const part of [".panels", ".overview"]) this.find(part).hidden = !store.hasMaps(example);
-    this.find(".missing").hidden = store.hasMaps(example);
+    this.find(".panels").hidden = !store.hasMaps(example);
+    this.find(".overview").hidden = !everyHead;
+    this.find(".missing").hidden = everyHead;
+    const whole = data.examples.filter((_, i) => this.passes(i, "maps")).length;
+    this.find(".missing").textContent = `The file had room for the maps of all heads of ${whole} examples, and this one is not among them. Of it there ${store.hasMeans(example) ? "is the mean over the heads of each layer" : "is what the words receive from each layer, the mean over its heads"}.`;
     const slots = [this.left, this.right];
     const tokens = slots.map((slot) => store.tokens(example, slot));
     const comparable = tokens[0].length === tokens[1].length && tokens[0].every(([text], i) => text === tokens[1][i][0]);
     if (!store.hasMaps(example)) {
-      const kept = data.examples.filter((_, i) => store.hasMaps(i)).length;
-      this.find(".missing").textContent = `The file had room for the maps of ${kept} examples, and this one is not among them. The words are shaded by what they receive from the ${this.layer === MEAN ? "layers" : "layer"}, the mean over its heads.`;
       this.shown = { tokens, comparable, shares: slots.map((slot) => store.receivedWithoutMaps(example, slot, this.layer)) };
       this.drawWords();
       this.tell();
@@ -222,12 +224,12 @@ const explorer = {
     this.drawWords();
     this.drawLegends();
     this.tell();
-    await this.drawOverview(turn);
+    if (everyHead) await this.drawOverview(turn);
   },
 
   where() {
     const layer = this.layer === MEAN ? "all layers" : `layer ${this.layer}`;
-    return `${layer}, ${this.head === MEAN ? "all heads" : `head ${this.head}`}`;
+    return `${layer}, ${this.head === MEAN || this.find("#head").disabled ? "all heads" : `head ${this.head}`}`;
   },
 
   drawPanels() {

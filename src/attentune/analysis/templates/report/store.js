@@ -17,6 +17,8 @@ const store = {
     return this.grid(slot)[0].length;
   },
   tokens: (example, slot) => data.examples[example].tokens[slot] ?? data.examples[example].tokens[0],
+  /** Whether only the mean over the heads of each layer is in the file. */
+  hasMeans: (example) => data.examples[example].means,
   hasMaps: (example) => data.examples[example].has_maps,
 
   /** The codes of all maps of an example, (layers, heads, keys, queries). */
@@ -38,11 +40,12 @@ const store = {
     const n = this.tokens(example, slot).length;
     const codes = await this.codes(example, slot);
     const layers = layer === MEAN ? [...Array(this.layers(slot)).keys()] : [layer];
-    const heads = head === MEAN ? [...Array(this.heads(slot)).keys()] : [head];
+    const kept = this.hasMeans(example) ? 1 : this.heads(slot);
+    const heads = kept === 1 ? [0] : head === MEAN ? [...Array(kept).keys()] : [head];
     const values = new Float32Array(n * n);
     for (const l of layers) {
       for (const h of heads) {
-        let at = (l * this.heads(slot) + h) * n * n;
+        let at = (l * kept + h) * n * n;
         for (let k = 0; k < n; k++) {
           for (let q = 0; q < n; q++) values[q * n + k] += this.squares[codes[at++]];
         }
