@@ -143,3 +143,10 @@ def test_no_number_of_seeds_shows_what_is_not_there():
 def test_effects_without_spread():
     assert effect_size([0.1, 0.1]) == math.inf
     assert effect_size([0.0, 0.0]) == 0.0
+
+
+def test_a_single_example_that_differs_is_no_evidence():
+    before, after = np.array([[True, True, False]] * 2), np.array([[True, True, True], [True, True, False]])
+    assert mcnemar(before, after) == 1.0
+    assert sign_flips([0.0, 3.0]) == 1.0
+    assert sign_flips([]) == 1.0

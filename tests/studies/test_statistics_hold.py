@@ -94,3 +94,15 @@ def test_pooled_answers_of_a_better_method_are_told_apart():
     generator = np.random.default_rng(6)
     rate = np.mean([mcnemar(*answers(generator, 5, 300, 0.6)) < 0.05 for _ in range(20)])
     assert rate > 0.9
+
+
+def test_the_simpler_percentile_bootstrap_would_not_do():
+    """Why the interval is the studentised one: with five seeds, this one promises 95% and holds 84%."""
+    generator = np.random.default_rng(1)
+    held = []
+    for _ in range(1_000):
+        values = generator.normal(0.3, 1.0, 5)
+        means = values[generator.integers(0, 5, (1_000, 5))].mean(axis=1)
+        low, high = np.quantile(means, [0.025, 0.975])
+        held.append(low <= 0.3 <= high)
+    assert np.mean(held) == pytest.approx(0.84, abs=0.035)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from attentune.studies.ablations import NONE, Ablation
 from attentune.studies.cells import RunOne, outcomes_of, recipe_cell, run_cells, run_values
-from attentune.studies.plots import Curve, draw_bars, draw_curves
+from attentune.studies.plots import Curve, draw_curves, draw_points
 from attentune.studies.runs import recipe_key, run_alone
 from attentune.studies.space import with_fields
 from attentune.studies.storage import open_study
@@ -83,7 +83,7 @@ def draw_ablations(found: Sequence[Ablated], folder: Path) -> list[Path]:
         sides = [side for side in one.group.sides if side.scores]
         if not one.ablation.curves:
             names, means = [side.arm for side in sides], [side.mean for side in sides]
-            draw_bars(names, means, [side.deviation for side in sides], drawn[-1], metric=one.group.metric)
+            draw_points(names, means, [side.deviation for side in sides], drawn[-1], metric=one.group.metric)
             continue
         draw_curves(_along(one), drawn[-1], along=one.ablation.along, metric=one.group.metric)
     return drawn

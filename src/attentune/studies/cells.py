@@ -12,7 +12,7 @@ from rich.console import Console
 from attentune.studies.progress import Begins, shown
 from attentune.studies.runs import Outcome, as_values, recipe_key, run_alone
 from attentune.studies.work import LABEL, Cell, Standing, work
-from attentune.training import Recipe
+from attentune.training import Recipe, written_whole
 
 if TYPE_CHECKING:
     import optuna
@@ -74,4 +74,5 @@ def run_values(recipe: Recipe, outcome: Outcome) -> dict[str, Any]:
 
 def write_json(path: Path, values: Any) -> None:
     """Raw results, for other programs."""
-    path.write_text(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    with written_whole(path) as file:
+        file.write(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n")

@@ -1,4 +1,4 @@
-"""The pictures of studies, by matplotlib: a sweep's history and importances, an ablation's bars and curves."""
+"""The pictures of studies, by matplotlib: a sweep's history and importances, an ablation's points and curves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,19 +89,17 @@ def draw_curves(curves: Sequence[Curve], path: Path, *, along: str, metric: str,
     _save(figure, path)
 
 
-def draw_bars(
+def draw_points(
     names: Sequence[str], means: Sequence[float], deviations: Sequence[float], path: Path, *, metric: str
 ) -> None:
-    """A bar for each variant with its deviation; the axis begins below the lowest, since differences are small."""
+    """A point for each variant with its deviation: bars would have to begin at 0, and differences are small."""
     figure, axis = _figure(height=1.4 + 0.45 * len(names))
     values, errors = 100 * np.asarray(means), 100 * np.nan_to_num(np.asarray(deviations, dtype=float))
-    axis.barh(range(len(names)), values, xerr=errors, color=BLUE, capsize=2, height=0.6)
+    axis.errorbar(values, range(len(names)), xerr=errors, color=BLUE, fmt="o", capsize=3)
     axis.set_yticks(range(len(names)), [_shown(name) for name in names])
-    axis.invert_yaxis()
-    low, high = float((values - errors).min()), float((values + errors).max())
-    room = max(high - low, 1.0)
-    axis.set_xlim(low - room, high + 0.2 * room)
-    axis.set_xlabel(f"{metric}, in points (the axis does not begin at 0)")
+    axis.set_ylim(len(names) - 0.5, -0.5)
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_xlabel(f"{metric}, in points")
     _save(figure, path)
 
 

@@ -159,7 +159,7 @@ def sign_flips(differences: ArrayLike, seed: int = 0) -> float:
     """
     values = np.asarray(differences, dtype=float)
     values = values[values != 0]
-    if not len(values):
+    if len(values) < 2:  # nothing, or as far out with either sign
         return 1.0
     found = stats.permutation_test(
         (values,), lambda x, axis: np.sum(x, axis=axis), permutation_type="samples", n_resamples=RESAMPLES,
