@@ -99,8 +99,9 @@ class ProcessorTime(TrainerCallback):
         self.seconds[state.global_step] = round(time.process_time() - self.began, 2)
 
 
-def run(arm: str, seed: int, text: Path, glue: Path, runs: Path) -> dict:
-    """One model: pre-trained, fine-tuned, and what came of it."""
+def run(arm: str, seed: int, text: Path, glue: Path, runs: Path) -> None:
+    """One model: pre-trained, fine-tuned, and what came of it kept, each part when it is done."""
+    file = RESULTS / f"{arm}-seed{seed}.json"
     folder = runs / f"{arm}-seed{seed}"
     recipe = PretrainingRecipe.build(
         {
@@ -127,11 +128,12 @@ def run(arm: str, seed: int, text: Path, glue: Path, runs: Path) -> dict:
         "recipe": public,
         "versions": versions(),
         "metrics": {name: done.metrics()[name] for name in ("eval", "train")},
-        "processor_seconds": clock.seconds,
+        "processor_seconds": clock.seconds or kept(file).get("processor_seconds", {}),
         "curve": [json.loads(line) for line in (folder / "curve.jsonl").read_text().splitlines()],
         "scores": {str(step): json.loads((folder / f"scores-{step}.json").read_text()) for step in looks},
         "fine_tuned": {},
     }
+    write(file, result)
     for task, settings in TASKS.items():
         fine = runs / f"{arm}-seed{seed}-{task}"
         tuned = Recipe.build(
@@ -143,7 +145,15 @@ def run(arm: str, seed: int, text: Path, glue: Path, runs: Path) -> dict:
         )
         metrics = finished(fine, lambda r=tuned, f=fine: run_recipe(r, f), lambda f=fine: resume_run(f)).metrics()
         result["fine_tuned"][task] = {"metrics": metrics["eval"], "seconds": metrics["train"]["seconds"]}
-    return result
+        write(file, result)
+
+
+def kept(file: Path) -> dict:
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def write(file: Path, result: dict) -> None:
+    file.write_text(json.dumps(result) + "\n")
 
 
 def finished(folder: Path, begin, go_on) -> RunFolder:
@@ -209,14 +219,21 @@ def print_tables(by_arm: dict[str, list[dict]]) -> None:
         f"seeds {', '.join(map(str, seeds))}\n\n| step | unguided | guided | guided − unguided, seed by seed |\n|--:|--:|--:|--:|"
     )
     steps = [point["step"] for point in pairs[0][0]["curve"]]
-    for step in [steps[i] for i in (1, 2, 5, 10, 15, -1) if i < len(steps)]:
+    for step in sorted({steps[i] for i in (1, 2, 5, 10, -1) if i < len(steps)}):
         losses = [tuple(next(p["loss"] for p in r["curve"] if p["step"] == step) for r in pair) for pair in pairs]
         print(f"| {step} | {mean(a for a, _ in losses):.3f} | {mean(b for _, b in losses):.3f} | {apart(losses, 3)} |")
     times = [tuple(r["metrics"]["train"]["seconds"] for r in pair) for pair in pairs]
     print(f"\nseconds of training: {times}; guided / unguided: {mean(b / a for a, b in times):.3f}")
+    last = str(steps[-1])
+    work = [tuple(r["processor_seconds"].get(last) for r in pair) for pair in pairs]
+    known = [pair for pair in work if None not in pair]
+    print(f"of the processor, evaluations included: {known}; guided / unguided: {mean(b / a for a, b in known):.3f}")
     print("\n| task | metric | unguided | guided | guided − unguided, seed by seed |\n|---|---|--:|--:|--:|")
     for task, metric in (("cola", "matthews"), ("cola", "accuracy"), ("rte", "accuracy")):
-        scores = [tuple(100 * r["fine_tuned"][task]["metrics"][metric] for r in pair) for pair in pairs]
+        tuned = [pair for pair in pairs if all(task in r["fine_tuned"] for r in pair)]
+        scores = [tuple(100 * r["fine_tuned"][task]["metrics"][metric] for r in pair) for pair in tuned]
+        if not scores:
+            continue
         print(
             f"| {task} | {metric} | {mean(a for a, _ in scores):.1f} | {mean(b for _, b in scores):.1f} | {apart(scores, 1)} |"
         )
@@ -255,11 +272,9 @@ def main() -> None:
         RESULTS.mkdir(exist_ok=True)
         for seed in range(1, options.seeds + 1):
             for arm in [options.arm] if options.arm else ARMS:
-                file = RESULTS / f"{arm}-seed{seed}.json"
-                if not file.exists():
+                if set(kept(RESULTS / f"{arm}-seed{seed}.json").get("fine_tuned", {})) != set(TASKS):
                     print(f"{arm}, seed {seed}", flush=True)
-                    result = run(arm, seed, options.text, options.data_dir, options.runs)
-                    file.write_text(json.dumps(result) + "\n")
+                    run(arm, seed, options.text, options.data_dir, options.runs)
     if options.arm is None:
         draw()
 
