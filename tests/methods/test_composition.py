@@ -16,7 +16,7 @@ GUIDES = [
     "delim(0.1, heads=1)", "period(0.1, heads=1)", "disagreement(0.1, on=position)", "disagreement(0.1, on=output)",
     "disagreement(0.1, on=subspace)", "mdg(auto(0.1))",
 ]  # fmt: skip
-CHANGES = ["blur(sigma=0.8)", "blur(on=value)", "se"]
+CHANGES = ["blur(sigma=0.8)", "blur(on=value)", "se", "rdrop(1.0)", "mixout(0.5)"]
 
 
 class TokenizerOfIds:
