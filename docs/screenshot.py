@@ -10,12 +10,12 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-WIDTH, HEIGHT = 1280, 900
+WIDTH, HEIGHT = 1280, 770
 FEW_COLOURS = 200  # a picture of so many colours is a third as large
 
 
 def main(report: Path, picture: Path) -> None:
-    """Take the picture in the light theme: the words, the maps, and where the lines begin."""
+    """Take the picture in the light theme: the words and the maps."""
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
