@@ -25,14 +25,14 @@ def from_hub(
     """The splits of a data set on the hub, as a task holds them, with `more` columns; `otherwise` says what to do where
     that fails."""
     try:
-        found = _load(repository, config)
+        found = load_splits(repository, config)
     except Exception as error:  # the network, the hub, the disk: whatever it was, the user has another way
         why = reason(error)
         raise UserError(f"cannot load {repository} from the Hugging Face hub ({why}); {otherwise}") from error
     return {name: _as_split(name, rows, texts, labels, more) for name, rows in found.items()}
 
 
-def _load(repository: str, config: str | None) -> Mapping[str, datasets.Dataset]:
+def load_splits(repository: str, config: str | None) -> Mapping[str, datasets.Dataset]:
     """Ask once whether the hub answers: `datasets` would try for half a minute before it looks in its cache."""
     offline = datasets.config.HF_HUB_OFFLINE
     problem = None if offline else _problem(repository)
@@ -69,7 +69,7 @@ def hub_tables(name: str) -> dict[str, Table]:
     """The splits of any data set on the hub, `name` or `name:configuration`, as tables of rows."""
     repository, _, config = name.partition(":")
     try:
-        found = _load(repository, config or None)
+        found = load_splits(repository, config or None)
     except Exception as error:
         raise UserError(
             f"there is no file {name}, and no such data set can be loaded from the Hugging Face hub ({reason(error)}); "

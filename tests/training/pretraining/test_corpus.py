@@ -73,7 +73,7 @@ def test_a_data_set_on_the_hub_brings_what_is_held_out(monkeypatch):
         rows = {"train": ["one", " \n", "", "two"], "validation": ["three"], "test": ["four"]}
         return {name: datasets.Dataset.from_dict({"text": found}) for name, found in rows.items()}
 
-    monkeypatch.setattr(hub, "_load", answer)
+    monkeypatch.setattr(hub, "load_splits", answer)
     corpus = load(train_file="Salesforce/wikitext:wikitext-103-raw-v1")
     assert asked == [("Salesforce/wikitext", "wikitext-103-raw-v1")]
     assert (texts(corpus.train), texts(corpus.validation)) == (["one", "two"], ["three"])
@@ -85,7 +85,7 @@ def test_mistakes_are_told(text_file, tmp_path, monkeypatch):
     def no_answer(repository, config):
         raise ConnectionError("no answer")
 
-    monkeypatch.setattr(hub, "_load", no_answer)
+    monkeypatch.setattr(hub, "load_splits", no_answer)
     with pytest.raises(
         UserError, match=r"no file 'nowhere/at-all', and as a data set .* \(no answer\); give --train-file"
     ):

@@ -128,7 +128,7 @@ def _guessed(columns: Sequence[str], where: str) -> str:
 def _from_hub(name: str, column: str | None) -> tuple[datasets.Dataset, datasets.Dataset | None]:
     repository, _, config = name.partition(":")
     try:
-        splits = hub._load(repository, config or None)
+        splits = hub.load_splits(repository, config or None)
     except Exception as error:  # the network, the hub, the disk
         raise UserError(
             f"there is no file {name!r}, and as a data set of the Hugging Face hub it can't be loaded ({reason(error)}); "
