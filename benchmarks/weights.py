@@ -17,7 +17,6 @@ import attentune
 from attentune import tasks
 from attentune.analysis import head_diversity
 from attentune.cli.output import quiet_libraries
-from attentune.training import load_for_classification
 
 METHODS = [
     "none",
@@ -42,8 +41,8 @@ def measure(method: str, seed: int, train: int, folder: Path) -> tuple[float, fl
     )
     run = attentune.run_recipe(recipe, folder, console=Console(quiet=True))
     texts = tasks.load("rotten-tomatoes").splits["validation"]["text"][:SENTENCES]
-    model, tokenizer = load_for_classification(str(run.checkpoint))
-    heads = head_diversity(model, tokenizer, texts)
+    loaded = attentune.load(run.path)  # with methods that change the forward pass
+    heads = head_diversity(loaded.model, loaded.tokenizer, texts)
     metrics = run.metrics()
     return metrics["eval"]["accuracy"], heads.diversity, heads.special_share, metrics["train"]["seconds"]
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch.utils.data import IterableDataset
 from transformers import DataCollatorWithPadding, TrainerCallback, TrainingArguments
+from transformers.utils import logging as transformers_logging
 
 from attentune.errors import UserError
 from attentune.methods import SSA, attach
@@ -299,7 +300,9 @@ def test_rows_that_workers_bring_have_the_labels_of_this_epoch(tiny_model, tiny_
     assert logs[0][-1] > 0
 
 
-def test_how_far_it_is_shows_in_the_bar_or_in_transformers_own(tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_how_far_it_is_shows_in_the_bar_or_in_transformers_own(
+    tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch
+):
     console = Console(file=StringIO(), force_terminal=True, width=100)
     progress = ShowProgress(console)
     shown = []
@@ -310,6 +313,7 @@ def test_how_far_it_is_shows_in_the_bar_or_in_transformers_own(tiny_model, tiny_
     assert shown.count("preparing epoch 2") >= 4  # the copies are drawn, and texts and copies asked about in batches
     assert "preparing epoch 2" not in {task.description for task in progress.bar.tasks}
     assert "ssa/right" in console.file.getvalue()
+    monkeypatch.setattr(transformers_logging, "_tqdm_active", True)  # commands switch it off for good
     trainer.args.disable_tqdm = False
     tell = tell_preparing([], trainer.args, "preparing epoch 3")
     tell(1, 2)

@@ -53,6 +53,11 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
             if error.strerror is None:
                 raise
             _stop(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 2)
+        finally:
+            if os.environ.get("WORLD_SIZE", "1") != "1":
+                from attentune.training.processes import leave
+
+                leave()
 
     return told
 
