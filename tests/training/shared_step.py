@@ -6,6 +6,7 @@ The first process writes `FOLDER/gradients.safetensors`: a name for each case, m
 """
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -108,3 +109,4 @@ def main(folder):
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    os._exit(0)  # as the command line does: torch's threads may abort a process that takes itself apart

@@ -1,6 +1,7 @@
 """Methods that prepare the data before each epoch, in a Trainer: the labels are those of the model by then, they are kept
 for who resumes, and the data's rows stay who they are."""
 
+import gc
 import os
 from io import StringIO
 from pathlib import Path
@@ -420,6 +421,8 @@ def _label_in_parallel(rank, folder):
             save_file(gradients, f"{folder}/{mode}-gradients-{rank}.safetensors")
             model.zero_grad()
     Path(f"{folder}/asked-{rank}").write_text(str(sum(asked)))
+    del parallel  # before its group, or either may wait for the other
+    gc.collect()
     torch.distributed.destroy_process_group()
 
 

@@ -53,11 +53,6 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
             if error.strerror is None:
                 raise
             _stop(f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 2)
-        finally:
-            if os.environ.get("WORLD_SIZE", "1") != "1":
-                from attentune.training.processes import leave
-
-                leave()
 
     return told
 
@@ -87,4 +82,12 @@ def _version(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except SystemExit as ended:
+        if os.environ.get("WORLD_SIZE", "1") == "1":
+            raise
+        # One of several processes: where torch takes itself apart, its threads may wait for each other, or abort the process.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))

@@ -45,12 +45,6 @@ def join() -> None:
         accelerate.PartialState(cpu=not torch.cuda.is_available())
 
 
-def leave() -> None:
-    """Part from the other processes, at the end of all: torch's threads may bring down a process that exits with them."""
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.destroy_process_group()
-
-
 @contextlib.contextmanager
 def agreed() -> Iterator[None]:
     """A block whose UserError in one process is that of all of them; alone, nothing more than the block."""
