@@ -13,19 +13,16 @@ A plain recipe is taken as well: then it is what all runs share.
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from attentune.errors import UserError
 from attentune.training import laid_over, read_values
+from attentune.training.recipe import Part
 
 Kind = Literal["compare", "sweep", "ablate"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CompareFile(_Part):
+class CompareFile(Part):
     """What `compare` is asked."""
 
     methods: list[str] | None = None
@@ -36,7 +33,7 @@ class CompareFile(_Part):
     space: list[str] | None = None
 
 
-class SweepFile(_Part):
+class SweepFile(Part):
     """What `sweep` is asked."""
 
     space: list[str] | None = None
@@ -44,7 +41,7 @@ class SweepFile(_Part):
     folds: int | None = Field(default=None, ge=1)
 
 
-class AblateFile(_Part):
+class AblateFile(Part):
     """What `ablate` is asked."""
 
     parts: bool | None = None
@@ -55,14 +52,14 @@ class AblateFile(_Part):
     seeds: int | None = Field(default=None, ge=1)
 
 
-class StudyFile(_Part):
+class StudyFile(Part):
     """A file's contents; `recipe` is not checked before the runs' recipes are made of it."""
 
     about: str = ""
     compare: CompareFile | None = None
     sweep: SweepFile | None = None
     ablate: AblateFile | None = None
-    recipe: dict[str, Any] = {}
+    recipe: dict[str, Any] = Field(default_factory=dict)
 
 
 def read_study(path: str | Path | None, kind: Kind, *, small: bool = False) -> StudyFile:

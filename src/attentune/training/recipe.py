@@ -13,11 +13,43 @@ from attentune.methods import parse
 from attentune.training.recipe_errors import told
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """A part of a recipe: its fields and no others, and what they are stays so."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class DataRecipe(_Part):
+class RecipeFile(Part):
+    """A whole recipe of any kind, on disk as YAML; its `method` is the text of one."""
+
+    @field_validator("method", check_fields=False)
+    @classmethod
+    def _canonical(cls, text: str) -> str:
+        return str(parse(text))
+
+    @classmethod
+    def build(cls, values: dict[str, object]) -> Self:
+        """From plain values, with one sentence for the first thing that is wrong."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise told(error, cls) from None
+
+    def to_yaml(self) -> str:
+        """The recipe as it is kept beside a run."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def from_yaml(cls, path: str | Path) -> Self:
+        """Read a recipe from a file."""
+        values = read_values(path)
+        try:
+            return cls.build(values)
+        except UserError as error:
+            raise UserError(f"the recipe {path} can't be used: {error}") from None
+
+
+class DataRecipe(Part):
     """Which data: a task by name, or files of one's own."""
 
     task: str | None = None
@@ -81,7 +113,7 @@ class DataRecipe(_Part):
         return task.sample(self.max_train, self.max_eval, seed=seed)
 
 
-class TrainingRecipe(_Part):
+class TrainingRecipe(Part):
     """How to train. The defaults are the common ones for fine-tuning encoders.
 
     `batch_size` is how many rows a step has, however many processes share them and in however many parts
@@ -138,7 +170,7 @@ class TrainingRecipe(_Part):
         return self
 
 
-class LoraRecipe(_Part):
+class LoraRecipe(Part):
     """Adapters of low rank (peft) in place of all the model's weights."""
 
     r: int = Field(default=8, ge=1)
@@ -147,7 +179,7 @@ class LoraRecipe(_Part):
     targets: tuple[str, ...] | None = None
 
 
-class Recipe(_Part):
+class Recipe(RecipeFile):
     """Everything about a run.
 
     >>> recipe = Recipe(data={"task": "rotten-tomatoes"}, method="mdg(0.1)")
@@ -162,32 +194,6 @@ class Recipe(_Part):
     method: str = "none"
     training: TrainingRecipe = TrainingRecipe()
     lora: LoraRecipe | None = None
-
-    @field_validator("method")
-    @classmethod
-    def _canonical(cls, text: str) -> str:
-        return str(parse(text))
-
-    @classmethod
-    def build(cls, values: dict[str, object]) -> "Recipe":
-        """From plain values, with one sentence for the first thing that is wrong."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise told(error, cls) from None
-
-    def to_yaml(self) -> str:
-        """The recipe as it is kept beside a run."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-    @classmethod
-    def from_yaml(cls, path: str | Path) -> "Recipe":
-        """Read a recipe from a file."""
-        values = read_values(path)
-        try:
-            return cls.build(values)
-        except UserError as error:
-            raise UserError(f"the recipe {path} can't be used: {error}") from None
 
 
 def read_values(path: str | Path) -> dict[str, Any]:

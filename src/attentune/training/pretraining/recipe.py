@@ -3,16 +3,12 @@
 from pathlib import Path
 from typing import Literal, Self
 
-import yaml
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from attentune.errors import UserError
-from attentune.methods import parse
-from attentune.training.recipe import TrainingRecipe, _Part, read_values
-from attentune.training.recipe_errors import told
+from attentune.training.recipe import Part, RecipeFile, TrainingRecipe
 
 
-class NewModel(_Part):
+class NewModel(Part):
     """A model that is yet to be made, with a tokenizer that is trained on the corpus."""
 
     architecture: Literal["roberta", "bert", "modernbert"] = "roberta"
@@ -38,7 +34,7 @@ class NewModel(_Part):
         return self
 
 
-class CorpusRecipe(_Part):
+class CorpusRecipe(Part):
     """The text: a file, a folder of files, or a name on the hub."""
 
     train_file: str
@@ -53,7 +49,7 @@ class CorpusRecipe(_Part):
         return Path(self.train_file.rpartition("/")[2]).stem or "corpus"
 
 
-class MaskingRecipe(_Part):
+class MaskingRecipe(Part):
     """Which tokens the model has to tell."""
 
     rate: float = Field(default=0.15, gt=0, lt=1)
@@ -77,7 +73,7 @@ class PretrainingSchedule(TrainingRecipe):
         return self
 
 
-class PretrainingRecipe(_Part):
+class PretrainingRecipe(RecipeFile):
     """Everything about a pre-training run. With `model` it goes on from a checkpoint; otherwise `new` says what to make.
 
     >>> recipe = PretrainingRecipe(data={"train_file": "train.txt"}, method="first(0.8, heads=2)")
@@ -109,28 +105,3 @@ class PretrainingRecipe(_Part):
         if self.model is None and self.new is None:
             object.__setattr__(self, "new", NewModel())
         return self
-
-    @field_validator("method")
-    @classmethod
-    def _canonical(cls, text: str) -> str:
-        return str(parse(text))
-
-    @classmethod
-    def build(cls, values: dict[str, object]) -> "PretrainingRecipe":
-        """From plain values, with one sentence for the first thing that is wrong."""
-        try:
-            return cls.model_validate(values)
-        except ValidationError as error:
-            raise told(error, cls) from None
-
-    def to_yaml(self) -> str:
-        """The recipe as it is kept beside a run."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-    @classmethod
-    def from_yaml(cls, path: str | Path) -> "PretrainingRecipe":
-        """Read a recipe from a file."""
-        try:
-            return cls.build(read_values(path))
-        except UserError as error:
-            raise UserError(f"the recipe {path} can't be used: {error}") from None
