@@ -209,8 +209,9 @@ main()
 """
 
 
-def in_a_process(command, tmp_path):
-    environment = {**os.environ, "HF_DATASETS_CACHE": datasets.config.HF_DATASETS_CACHE, "OMP_NUM_THREADS": "1"}
+def in_a_process(command, tmp_path, threads=1):
+    threads = {"OMP_NUM_THREADS": str(threads)}
+    environment = {**os.environ, "HF_DATASETS_CACHE": datasets.config.HF_DATASETS_CACHE, **threads}
     return subprocess.run(
         [sys.executable, *map(str, command)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
@@ -222,7 +223,8 @@ def test_a_run_that_was_killed_has_the_same_curve(make_recipe, tmp_path, precisi
     training = {"save_steps": 2, "eval_steps": 1, "precision": precision, "max_steps": 8, "gradient_accumulation": 2}
     recipe = make_recipe(method=GUIDED, training=training)
     (tmp_path / "recipe.yaml").write_text(recipe.to_yaml())
-    killed = in_a_process(["-c", KILLED, "pretrain", "recipe.yaml", "--output", "run"], tmp_path)
+    same = torch.get_num_threads()  # sums of another number of threads are other sums, in the last bit
+    killed = in_a_process(["-c", KILLED, "pretrain", "recipe.yaml", "--output", "run"], tmp_path, threads=same)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert last_good(tmp_path / "run" / "steps")[0].name == "checkpoint-4"
     assert len(lines_of(type("Run", (), {"path": tmp_path / "run"}))) == 6  # the curve up to where it was killed
