@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import optuna
 import pytest
 from quick import quick_run
 
@@ -119,6 +120,28 @@ def test_a_budget_gives_every_side_as_many_trials_on_held_out_training_rows(tmp_
         assert one["score"] == best["score"]
         own = {recipe.training.lr for recipe in reported if (recipe.method == "none") is (one["method"] == "none")}
         assert own == {one["chosen"].get("training.lr", 5e-5)}
+
+
+def test_the_searches_of_all_sides_are_one_queue(tmp_path):
+    question, storage = asked("none; mdg(0.1)", seeds=2, tasks=("rte", "cola"), budget=3), open_storage(tmp_path)
+    compare(question, storage, tmp_path, run=quick_run)
+    studies = {study.study_name: study.n_trials for study in optuna.get_all_study_summaries(storage)}
+    assert studies == {"compare/search": 12, "compare": 8}
+
+
+def test_a_side_whose_search_fails_leaves_the_others_theirs(tmp_path):
+    def run(recipe, folder, **asked):
+        if recipe.method.startswith("mdg"):
+            raise UserError("the loss is nan")
+        return quick_run(recipe, folder)
+
+    found = compare(asked("none; mdg(0.1); pdg(0.1)", seeds=2, budget=3), open_storage(tmp_path), tmp_path, run=run)
+    scores = {one["method"].split("(")[0]: one["score"] for one in found.chosen}
+    assert scores["mdg"] is None
+    assert scores["none"] is not None
+    (group,) = found.groups
+    assert group.verdicts["pdg(weight=0.1)"].tests.seeds == 2
+    assert set(found.failed.values()) == {"the loss is nan"}
 
 
 def test_a_space_of_ones_own_is_searched_where_it_fits(tmp_path):

@@ -145,6 +145,10 @@ def test_effects_without_spread():
     assert effect_size([0.0, 0.0]) == 0.0
 
 
+def test_two_seeds_tell_no_effect():
+    assert math.isnan(effect_size([0.1, 0.2]))
+
+
 def test_a_single_example_that_differs_is_no_evidence():
     before, after = np.array([[True, True, False]] * 2), np.array([[True, True, True], [True, True, False]])
     assert mcnemar(before, after) == 1.0

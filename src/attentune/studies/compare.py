@@ -18,7 +18,7 @@ from attentune.methods import parse
 from attentune.studies.arms import Arm, baseline_of
 from attentune.studies.cells import RunOne, outcomes_of, recipe_cell, run_cells, run_values
 from attentune.studies.runs import Outcome, recipe_key, run_alone
-from attentune.studies.search import SEARCH_SEED, Found, search
+from attentune.studies.search import SEARCH_SEED, Found, Start, search
 from attentune.studies.space import Dimension, either_space, usual_space, with_fields
 from attentune.studies.storage import open_study
 from attentune.studies.verdicts import Group, compare_sides
@@ -101,13 +101,12 @@ def compare(
     recipes = {(*place, seed): comparison.recipe(*place, seed) for seed in comparison.seeds for place in places}
     found: dict[tuple[str, str | None, Arm], Found] = {}
     if comparison.budget:
-        spaces = {place: comparison.space_of(place[-1]) for place in places}
-        for place, space in spaces.items():
-            what = f"{place[-1]} on {place[1] or 'your data'}" + f" with {place[0]}" * (len(comparison.models) > 1)
-            start = comparison.recipe(*place, SEARCH_SEED)
-            found[place] = search(
-                start, space, comparison.budget, storage, output, name=name, what=what, console=console, run=run
-            )
+        sides = [
+            Start(comparison.recipe(*place, SEARCH_SEED), comparison.space_of(place[-1]), _searched(*place, comparison))
+            for place in places
+        ]
+        best = search(sides, comparison.budget, storage, output, name=name, console=console, run=run)
+        found = dict(zip(places, best, strict=True))
         recipes = {place: with_fields(recipe, found[place[:3]].chosen) for place, recipe in recipes.items()}
     cells = [
         recipe_cell(recipe, _label(arm, seed, task, model, comparison))
@@ -141,6 +140,10 @@ def compare(
 def _has(method: str, path: str) -> bool:
     """Whether a method has the part that a path of the space names."""
     return path.split(".")[1] in parse(method).names
+
+
+def _searched(model: str, task: str | None, arm: Arm, comparison: Comparison) -> str:
+    return f"{arm} on {task or 'your data'}" + f" with {model}" * (len(comparison.models) > 1)
 
 
 def _label(arm: Arm, seed: int, task: str | None, model: str, comparison: Comparison) -> str:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from attentune.errors import UserError
 from attentune.studies.cells import RunOne, outcomes_of, recipe_cell, run_cells
-from attentune.studies.runs import recipe_key
+from attentune.studies.runs import recipe_key, run_alone
 from attentune.studies.space import Dimension, draws, with_fields
 from attentune.studies.storage import open_study
 from attentune.training import Recipe
@@ -29,13 +28,22 @@ SEARCH_SEED = 0
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where the search for one side of a comparison begins, in one place."""
+
+    recipe: Recipe
+    space: Sequence[Dimension]
+    name: str
+
+
+@dataclass(frozen=True)
 class Found:
     """What a search chose."""
 
     chosen: dict[str, Any]
     """Fields and their values; none where the recipe as given was best."""
-    score: float
-    """On the held-out training rows."""
+    score: float | None
+    """On the held-out training rows; None where every trial failed."""
     tried: list[dict[str, Any]]
     """Each trial's fields and score."""
 
@@ -47,37 +55,47 @@ def judged_on_held_out(recipe: Recipe, share: float = HELD_OUT) -> Recipe:
 
 
 def search(
-    recipe: Recipe,
-    space: Sequence[Dimension],
+    sides: Sequence[Start],
     budget: int,
     storage: RDBStorage,
     output: Path,
     *,
     name: str,
-    what: str,
-    console: Console | None,
-    run: RunOne,
-) -> Found:
-    """The best of `budget` trials."""
-    base = judged_on_held_out(recipe)
-    points: list[dict[str, Any]] = [{}, *draws(space, budget - 1, SEARCH_SEED)]
-    recipes = [with_fields(base, point) for point in points]
-    keys = [recipe_key(tried) for tried in recipes]
-    labels = [f"{what}: {shown_point(point)}" for point in points]
-    cells = {cell.key: cell for cell in map(recipe_cell, recipes, labels)}  # a draw may be there twice
-    study = open_study(storage, f"{name}/search/{keys[0]}")
-    standing = run_cells(
-        study, list(cells.values()), output / "search" / keys[0], what="search", console=console, run=run
-    )
-    outcomes = outcomes_of(standing)
-    if not outcomes:
-        raise UserError(
-            f"no trial of the search for {what} succeeded: {next(iter(standing.failed.values()), 'none ran')}"
-        )
-    scores = [outcomes[key].score if key in outcomes else None for key in keys]
-    best = max((i for i, score in enumerate(scores) if score is not None), key=lambda i: (scores[i], -i))
+    console: Console | None = None,
+    run: RunOne = run_alone,
+) -> list[Found]:
+    """The best of `budget` trials, for each side. All sides' trials are one queue, so that no worker waits for another's."""
+    points = [[{}, *draws(side.space, budget - 1, SEARCH_SEED)] for side in sides]
+    recipes = [
+        [with_fields(judged_on_held_out(side.recipe), point) for point in own]
+        for side, own in zip(sides, points, strict=True)
+    ]
+    labels = [[f"{side.name}: {shown_point(point)}" for point in own] for side, own in zip(sides, points, strict=True)]
+    cells = {  # a draw may be there twice
+        cell.key: cell for own in zip(recipes, labels, strict=True) for cell in map(recipe_cell, *own)
+    }
+    study = open_study(storage, f"{name}/search")
+    standing = run_cells(study, list(cells.values()), output / "search", what="search", console=console, run=run)
+    scores = {key: outcome.score for key, outcome in outcomes_of(standing).items()}
+    return [
+        _best(own, [scores.get(recipe_key(tried)) for tried in tries])
+        for own, tries in zip(points, recipes, strict=True)
+    ]
+
+
+def _best(points: Sequence[dict[str, Any]], scores: Sequence[float | None]) -> Found:
+    """The first of those with the highest score.
+
+    >>> _best([{}, {"training.lr": 1e-4}, {"training.lr": 2e-4}], [None, 0.5, 0.5]).chosen
+    {'training.lr': 0.0001}
+    """
     tried = [{"fields": point, "score": score} for point, score in zip(points, scores, strict=True)]
-    return Found(points[best], outcomes[keys[best]].score, tried)
+    score, _, chosen = max(
+        ((score, -i, points[i]) for i, score in enumerate(scores) if score is not None),
+        key=lambda one: one[:2],
+        default=(None, 0, {}),
+    )
+    return Found(chosen, score, tried)
 
 
 def shown_point(point: dict[str, Any]) -> str:

@@ -102,7 +102,7 @@ def _wilcoxon(differences: Floats) -> float:
 
 
 def effect_size(differences: ArrayLike) -> float:
-    """Cohen's d_z, corrected for few seeds (Hedges): multiplied by 1 − 3 / (4 (n − 1) − 1).
+    """Cohen's d_z, corrected for few seeds (Hedges): multiplied by 1 − 3 / (4 (n − 1) − 1), which leaves nothing of two.
 
     >>> round(effect_size([0.02, 0.01, 0.03, 0.02, 0.01]), 3)
     1.721
@@ -114,6 +114,8 @@ def effect_size(differences: ArrayLike) -> float:
     mean = float(values.mean())
     if deviation == 0:
         return 0.0 if mean == 0 else math.copysign(math.inf, mean)
+    if len(values) == 2:
+        return math.nan
     correction = 1 - 3 / (4 * (len(values) - 1) - 1)
     return correction * mean / deviation
 
