@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 from attentune.errors import UserError
-from attentune.methods import SE, attach, parse
+from attentune.methods import SE, attach, parse, restore, save
 
 ENCODERS = ["bert", "albert", "roberta", "distilbert", "electra", "modernbert"]
 OUTPUTS = ["first", "second", "second_to_last", "last", "sum_last4", "sum", "weighted"]
@@ -94,6 +95,32 @@ def compare_with_loops(model, name, batch, output):
     torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-8)
     if (name, output) != ("modernbert", "last"):  # there the final norm undoes what the last layer is scaled by
         assert not torch.allclose(model(**batch).logits, got, atol=1e-6)  # detached, it is gone
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+@pytest.mark.parametrize("name", ENCODERS)
+def test_without_a_gate_the_head_gets_the_layers_as_they_come(tiny_model, tiny_batch, name, output):
+    model, batch = deep(tiny_model, name).double(), tiny_batch((7, 4))
+    with torch.no_grad():
+        layers, plain = layers_of(model, name, batch), model(**batch).logits
+        with attach(model, SE(output=output, gate="off")) as guided:
+            got = model(**batch).logits
+            assert not guided.added
+            with pytest.raises(UserError, match="no layer weights"):
+                _ = guided.layer_weights
+        expected = head(model, name, naive_hidden(layers, torch.ones(2, 5, dtype=torch.double), output))
+    torch.testing.assert_close(got, expected, atol=1e-10, rtol=1e-8)
+    assert torch.equal(got, plain) is (output == "last")
+
+
+def test_without_a_gate_it_is_loaded_again(tiny_model, tiny_batch, tmp_path):
+    model, batch = deep(tiny_model, "bert").eval(), tiny_batch((7, 4))
+    with attach(model, "se(output=first, gate=off)"), torch.no_grad():
+        expected = model(**batch).logits
+        save(model, tmp_path)
+    restored = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    with restore(restored, tmp_path), torch.no_grad():
+        assert torch.equal(restored(**batch).logits, expected)
 
 
 @pytest.mark.parametrize("output", ["weighted", "sum_last4", "first"])
@@ -188,7 +215,7 @@ def test_thirty_steps_train_the_gate_with_the_model(tiny_model, tiny_batch):
 
 
 def test_its_text_is_read_back():
-    for method in (SE(), SE(output="sum_last4"), SE(ratio=2.0)):
+    for method in (SE(), SE(output="sum_last4"), SE(ratio=2.0), SE(gate="off")):
         assert parse(str(method)).parts == (method,)
 
 
@@ -198,6 +225,7 @@ def test_its_text_is_read_back():
         ("se(output=middle)", "output must be one of first, second, second_to_last, last, sum_last4, sum, weighted"),
         ("se(ratio=0.5)", "ratio must be a number, at least 1"),
         ("se(ratio=wide)", "ratio must be a number"),
+        ("se(gate=1)", "gate must be on or off"),
         ("se(weight=1)", "se has no parameter 'weight'"),
     ],
 )

@@ -54,4 +54,4 @@ def test_its_runs_have_whole_recipes(file, small):
         assert made
     if small:
         assert {recipe.model for recipe in recipes} == {"minilm"}
-        assert all(recipe.training.epochs == 1 and recipe.data.max_train for recipe in recipes)
+        assert all(recipe.training.epochs <= 2 and recipe.data.max_train for recipe in recipes)

@@ -39,6 +39,8 @@ class SE(Method):
 
     output: Output = "weighted"
     ratio: float = 3.0
+    gate: Literal["on", "off"] = "on"
+    """Without it (`off`) the layers are taken as they come: Table 3's columns BERT and BLUR-BERT."""
 
     def __post_init__(self) -> None:
         if self.output not in get_args(Output):
@@ -49,6 +51,8 @@ class SE(Method):
             or not 1 <= self.ratio < float("inf")
         ):
             raise UserError(f"ratio must be a number, at least 1, such as 3, not {self.ratio!r}")
+        if self.gate not in ("on", "off"):
+            raise UserError(f"gate must be on or off, not {self.gate!r}")
 
     @property
     def is_lasting(self) -> bool:
@@ -78,16 +82,16 @@ class SE(Method):
                 f"se(output={self.output}) needs {needed} layers, and {type(model).__name__} has {layers}; give another output"
             )
 
-    def added(self, model: PreTrainedModel) -> "LayerGate":
+    def added(self, model: PreTrainedModel) -> "LayerGate | None":
         """W₁, W₂ and their biases."""
-        return LayerGate(count_layers(model), self.ratio)
+        return LayerGate(count_layers(model), self.ratio) if self.gate == "on" else None
 
     def applied(self, model: PreTrainedModel, added: nn.Module | None) -> AbstractContextManager[None]:
         """The head gets what `output` names, of the rescaled layers."""
-        assert isinstance(added, LayerGate)
 
         def revise(last: Tensor, layers: list[Tensor], real: Tensor | None) -> Tensor:
-            return choose_output(layers, added(layers, real), self.output)
+            s = added(layers, real) if added is not None else last.new_ones(last.shape[0], len(layers))
+            return choose_output(layers, s, self.output)
 
         return final_hidden(model, revise, wants_layers=True)
 
@@ -139,7 +143,7 @@ def layer_weights(added: nn.ModuleDict) -> Tensor:
     """The layers' weights in the last pass, among what methods have added."""
     gate = dict(added.items()).get("se")
     if not isinstance(gate, LayerGate):
-        raise UserError("there are no layer weights: none of the methods is se(…)")
+        raise UserError("there are no layer weights: none of the methods is se(…) with its gate")
     if gate.latest is None:
         raise UserError("there are no layer weights yet: run the model forward once")
     return gate.latest
