@@ -67,6 +67,9 @@ def test_sweep_writes_the_best_recipe_which_train_takes(attentune, model_folder,
         (["ablate", "--task", "rotten-tomatoes"], "no method to take apart"),
         (["ablate", "--task", "rotten-tomatoes", "--method", "mdg(0.1)"], "say what to vary"),
         (["ablate", "--task", "rotten-tomatoes", "--method", "mdg(0.1)", "--train-size", "many"], "takes percents"),
+        (["bench", "--methods", "none"], "nothing to measure"),
+        (["bench", "--methods", "mdg(0.1); mgd"], "unknown method 'mgd'"),
+        (["bench", "--methods", "mdg(0.1)", "--tasks", "colla"], "there is no task 'colla'"),
         (["compare", "--methods", "none; pdg", "--tasks", "rte", "--storage", "mysql://u:pw@h/x"], "mysql://u:…@h/x can't be"),
     ],
 )  # fmt: skip
@@ -76,3 +79,22 @@ def test_mistakes_are_one_sentence(attentune, words, told):
     assert told in error
     assert "Traceback" not in error
     assert "pw@" not in error
+
+
+@pytest.mark.slow
+def test_bench_tells_what_methods_cost(attentune, model_folder, own_data):
+    command = ["bench", "--methods", "mdg(0.1); se", "--model", model_folder, *own_data, "--max-train", 40]
+    code, printed, told = attentune(*command, "--seeds", 2, "--json")
+    assert code == 0, told
+    found = json.loads(printed)
+    assert [one["method"] for one in found["costs"]] == ["none", "mdg(weight=0.1)", "se"]
+    assert [(run["seed"], run["method"][:4]) for run in found["runs"]] == [
+        (1, "none"), (1, "mdg("), (1, "se"), (2, "none"), (2, "mdg("), (2, "se"),
+    ]  # in turns  # fmt: skip
+    assert found["costs"][0]["time"] is None
+    assert all(one["time"]["count"] == 2 and one["time"]["median"] > 0 for one in found["costs"][1:])
+    assert all(run["seconds"] > 0 and run["megabytes"] > 0 for run in found["runs"])
+    code, printed, told = attentune(*command, "--seeds", 1)
+    assert code == 0, told
+    assert "time of a step" in printed
+    assert "×" in printed

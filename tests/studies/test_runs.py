@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
 from attentune.errors import UserError
+from attentune.methods.priors.build import EXAMPLES_AT_ONCE
 from attentune.studies.runs import Outcome, as_values, recipe_key, run_alone
 
 
@@ -42,6 +44,21 @@ def test_a_run_tells_its_epochs_and_what_came_of_it(tiny_recipe, tmp_path):
     assert outcome.answers.labels == ["bad", "good"]
     assert Outcome.read(json.loads(json.dumps(as_values(outcome)))) == outcome
     assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+@pytest.mark.slow
+def test_a_run_whose_data_are_prepared_by_several_processes_does_not_wait_for_ever(tiny_recipe, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))  # nothing is prepared already
+    rows = [f"a fine film {word}\tgood\na dull bore {word}\tbad\n" for word in map(str, range(EXAMPLES_AT_ONCE))]
+    (tmp_path / "many.tsv").write_text("review\tverdict\n" + "".join(rows))
+    data = {"train_file": str(tmp_path / "many.tsv"), "text": "review", "label": "verdict"}
+    training = {"max_steps": 1, "batch_size": 16, "precision": "fp32"}
+    recipe = tiny_recipe(method="pmi(0.1)", data=data, training=training)
+    done = threading.Thread(target=run_alone, args=(recipe, tmp_path / "run"), daemon=True)
+    done.start()
+    done.join(timeout=180)
+    assert not done.is_alive()
+    assert (tmp_path / "run" / "metrics.json").exists()
 
 
 @pytest.mark.slow

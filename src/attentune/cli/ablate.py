@@ -48,21 +48,13 @@ def ablate(
     json: shared.Json = False,
 ) -> None:
     """Take a method apart: by parts, layers, heads, training-set size, or any parameter."""
+    given = shared.given(locals())
     from attentune.studies import ablate as ablate_method
     from attentune.studies import read_study
     from attentune.training import Recipe
 
     quiet_libraries()
     asked = read_study(file, "ablate", small=small)
-    given: dict[str, Any] = {
-        "model": model,
-        "method": method,
-        "data": {
-            "task": task, "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file, "text": text,
-            "text_pair": text_pair, "label": label, "max_train": max_train, "max_eval": max_eval,
-        },
-        "training": {"epochs": epochs, "lr": lr, "batch_size": batch_size, "max_length": max_length},
-    }  # fmt: skip
     recipe = Recipe.build(shared.shared_recipe(asked.recipe, given, set_, trust_remote_code))
     question = asked.ablate.model_dump() if asked.ablate else {}
     flags = {"parts": parts, "layers": layers, "heads": heads, "train_size": train_size, "vary": vary}

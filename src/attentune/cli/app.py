@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from attentune.cli.ablate import ablate
+from attentune.cli.bench import bench
 from attentune.cli.compare import compare
 from attentune.cli.demo import demo
 from attentune.cli.evaluate import evaluate
@@ -64,7 +65,7 @@ def _stop(message: str, code: int) -> None:
 
 
 COMMANDS = (
-    demo, train, pretrain, compare, sweep, ablate, evaluate, predict, explain, report, submit, push, methods, tasks
+    demo, train, pretrain, compare, sweep, ablate, evaluate, predict, explain, report, bench, submit, push, methods, tasks
 )  # fmt: skip
 
 for command in COMMANDS:

@@ -56,19 +56,13 @@ def compare(
     json: shared.Json = False,
 ) -> None:
     """Compare methods over seeds on equal footing; stopped or killed, the same command goes on where it was."""
+    given = shared.given(locals())
     from attentune.studies import Arm, Comparison, distinct, parse_arms, read_study
     from attentune.studies import compare as compare_methods
 
     quiet_libraries()
     asked = read_study(file, "compare", small=small)
     question = asked.compare
-    given: dict[str, Any] = {
-        "data": {
-            "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file, "text": text, "text_pair": text_pair,
-            "label": label, "max_train": max_train, "max_eval": max_eval,
-        },
-        "training": {"epochs": epochs, "lr": lr, "batch_size": batch_size, "max_length": max_length},
-    }  # fmt: skip
     base = shared.shared_recipe(asked.recipe, given, set_, trust_remote_code)
     if methods is not None:
         arms = parse_arms(methods)

@@ -44,6 +44,23 @@ Heartbeat = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the results as JSON and nothing else.")]
 
 
+OF_DATA = (
+    "task", "data_dir", "train_file", "eval_file", "text", "text_pair", "label", "max_train", "max_eval",
+)  # fmt: skip
+OF_TRAINING = ("seed", "epochs", "lr", "batch_size", "max_length")
+
+
+def given(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of a command (its `locals()`) that are fields of the recipe, as the recipe has them; None where not given.
+
+    >>> given({"method": "mdg", "epochs": 2, "storage": None})
+    {'method': 'mdg', 'data': {}, 'training': {'epochs': 2}}
+    """
+    of_all = {name: flags[name] for name in ("model", "method") if name in flags}
+    data = {name: flags[name] for name in OF_DATA if name in flags}
+    return {**of_all, "data": data, "training": {name: flags[name] for name in OF_TRAINING if name in flags}}
+
+
 def shared_recipe(
     file: Mapping[str, Any], given: Mapping[str, Any], sets: Sequence[str] | None, trust: bool
 ) -> dict[str, Any]:

@@ -57,21 +57,13 @@ def sweep(
     json: shared.Json = False,
 ) -> None:
     """Search fields of a recipe on held-out training rows; the task's own evaluation split is not looked at."""
+    given = shared.given(locals())
     from attentune.studies import Dimension, Sweep, read_study
     from attentune.studies import sweep as sweep_recipe
     from attentune.training import Recipe
 
     quiet_libraries()
     asked = read_study(file, "sweep", small=small)
-    given: dict[str, Any] = {
-        "model": model,
-        "method": method,
-        "data": {
-            "task": task, "data_dir": data_dir, "train_file": train_file, "eval_file": eval_file, "text": text,
-            "text_pair": text_pair, "label": label, "max_train": max_train, "max_eval": max_eval,
-        },
-        "training": {"seed": seed, "epochs": epochs, "lr": lr, "batch_size": batch_size, "max_length": max_length},
-    }  # fmt: skip
     recipe = Recipe.build(shared.shared_recipe(asked.recipe, given, set_, trust_remote_code))
     searched = space or (asked.sweep and asked.sweep.space)
     if not searched:

@@ -39,6 +39,7 @@ def _run(asked: dict[str, Any], folder: Path, tell: Any) -> None:
     from rich.console import Console
     from transformers.utils import logging as transformers_logging
 
+    from attentune.studies.cost import Meter
     from attentune.studies.watched import AtEpochs
     from attentune.training import Recipe, run_recipe
 
@@ -50,13 +51,16 @@ def _run(asked: dict[str, Any], folder: Path, tell: Any) -> None:
         folder,
         console=Console(stderr=True, quiet=True),
         say=lambda line: print(line, file=sys.stderr),
-        callbacks=[AtEpochs(tell)] if asked.get("each_epoch") else [],
+        callbacks=[kind(tell) for wish, kind in (("each_epoch", AtEpochs), ("cost", Meter)) if asked.get(wish)],
     )
     tell(done=True)
 
 
 def _end_with_the_other_side() -> None:
-    sys.stdin.read()
+    # Not sys.stdin.read(), which would hold its lock for good: a process forked from this one, such as those that prepare
+    # data, closes its sys.stdin, and would wait for that lock for ever.
+    while os.read(sys.stdin.fileno(), 1):
+        pass
     os._exit(3)
 
 
