@@ -247,9 +247,9 @@ def test_light_and_dark_follow_the_system_until_they_are_chosen(opened, page_fil
     assert page.locator("#theme").inner_text() == "Theme: light"
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(100)
-    assert page.evaluate(ground) == light
+    page.wait_for_function(f"{ground} === {light!r}")  # it may take a frame
     page.locator("#theme").click()
-    assert page.evaluate(ground) == dark
+    page.wait_for_function(f"{ground} === {dark!r}")
 
 
 def test_a_click_on_a_head_brings_it_to_the_explorer(opened, page_file):

@@ -9,7 +9,7 @@ import sys
 import huggingface_hub
 import pytest
 
-from attentune.training import run as run_module
+from attentune.training import running
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def train(attentune, model_folder, review_rows):
 @pytest.fixture
 def stopped(train, monkeypatch):
     """A run that was stopped by Ctrl-C after its fifth step."""
-    stock = run_module.ShowProgress
+    stock = running.ShowProgress
 
     class Pressed(stock):
         def on_step_end(self, args, state, control, **kwargs):
@@ -35,7 +35,7 @@ def stopped(train, monkeypatch):
                 os.kill(os.getpid(), signal.SIGINT)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "ShowProgress", Pressed)
+        patch.setattr(running, "ShowProgress", Pressed)
         return train("--output", "run")
 
 

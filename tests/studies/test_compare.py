@@ -122,6 +122,29 @@ def test_a_budget_gives_every_side_as_many_trials_on_held_out_training_rows(tmp_
         assert own == {one["chosen"].get("training.lr", 5e-5)}
 
 
+def test_what_is_done_so_far_is_compared_and_nothing_run(tmp_path):
+    question = asked("none; mdg(0.1)", seeds=3, tasks=("rte", "cola"), budget=2)
+    storage, ran = open_storage(tmp_path), []
+
+    def stops(recipe, folder, **asked):
+        if recipe.data.held_out is None:
+            ran.append(recipe)
+            if len(ran) == 6:  # of seed 2, none on rte is done
+                raise KeyboardInterrupt
+        return quick_run(recipe, folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(question, storage, tmp_path, run=stops)
+    ran.clear()
+    found = compare(question, storage, tmp_path, run=stops, so_far=True)
+    assert not ran
+    assert [(group.task, [len(side.scores) for side in group.sides]) for group in found.groups] == [
+        ("rte", [2, 1]), ("cola", [1, 1]),
+    ]  # fmt: skip
+    assert found.missing == 12 - 5
+    assert found.groups[0].verdicts["mdg(weight=0.1)"].tests.seeds == 1
+
+
 def test_the_searches_of_all_sides_are_one_queue(tmp_path):
     question, storage = asked("none; mdg(0.1)", seeds=2, tasks=("rte", "cola"), budget=3), open_storage(tmp_path)
     compare(question, storage, tmp_path, run=quick_run)

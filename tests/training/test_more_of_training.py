@@ -10,7 +10,7 @@ from torch.nn.functional import log_softmax
 from transformers import AutoModelForSequenceClassification, TrainerCallback
 
 from attentune.errors import UserError
-from attentune.training import LoraRecipe, load_for_classification, run_recipe
+from attentune.training import LoraRecipe, load_for_classification, run_recipe, running
 from attentune.training import run as run_module
 from attentune.training.class_weights import weighted_loss, weights_of_classes
 from attentune.training.lora import adapt, merged
@@ -109,14 +109,14 @@ def test_gradient_checkpointing_trains_the_same(tiny_recipe, tmp_path):
 
 
 def test_a_loss_that_is_no_number_is_told_with_its_rows_and_terms(tiny_recipe, review_rows, tmp_path, monkeypatch):
-    stock = run_module.ShowProgress
+    stock = running.ShowProgress
 
     class Break(stock):
         def on_step_begin(self, args, state, control, model=None, **kwargs):
             if state.global_step == 2:
                 model.classifier.weight.data.fill_(float("nan"))
 
-    monkeypatch.setattr(run_module, "ShowProgress", Break)
+    monkeypatch.setattr(running, "ShowProgress", Break)
     with pytest.raises(UserError) as error:
         run_recipe(tiny_recipe(method="mdg(0.1)", training=STILL), tmp_path / "run")
     told = str(error.value)

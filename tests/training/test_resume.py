@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from attentune.errors import UserError
-from attentune.training import checkpoints, resume_run, run_recipe
+from attentune.training import checkpoints, resume_run, run_recipe, running
 from attentune.training import run as run_module
 from attentune.training.checkpoints import last_good, problem_of
 from attentune.training.stopping import StopOnSignal
@@ -71,7 +71,7 @@ class At(TrainerCallback):
 @pytest.fixture
 def interrupt(monkeypatch):
     """Has a run stopped dead after a step; with `None`, no more."""
-    stock = run_module.ShowProgress
+    stock = running.ShowProgress
 
     def at(step, do=None):
         def crash():
@@ -83,7 +83,7 @@ def interrupt(monkeypatch):
                 if state.global_step == step:
                     (do or crash)()
 
-        monkeypatch.setattr(run_module, "ShowProgress", Stopped)
+        monkeypatch.setattr(running, "ShowProgress", Stopped)
 
     return at
 

@@ -13,8 +13,7 @@ from transformers import FNetConfig, FNetForSequenceClassification, Gemma2Config
 
 from attentune.errors import UserError
 from attentune.tasks import from_files
-from attentune.training import Recipe, RunFolder, run_recipe, written_whole
-from attentune.training import run as run_module
+from attentune.training import Recipe, RunFolder, run_recipe, running, written_whole
 from attentune.training.evaluation import evaluate
 from attentune.training.progress import ShowProgress
 from attentune.training.trial import try_method
@@ -152,7 +151,7 @@ def test_the_progress_bar_goes_however_training_ends(tiny_recipe, tmp_path, monk
             assert self.bar.live.is_started
             raise stop
 
-    monkeypatch.setattr(run_module, "ShowProgress", Watched)
+    monkeypatch.setattr(running, "ShowProgress", Watched)
     console = Console(force_terminal=True, file=(tmp_path / "terminal").open("w"))
     with pytest.raises(stop):
         run_recipe(tiny_recipe(), tmp_path / "run", console=console)

@@ -52,6 +52,9 @@ def compare(
     storage: shared.Storage = None,
     study: shared.Study = None,
     keep_models: shared.KeepModels = False,
+    so_far: Annotated[
+        bool, typer.Option("--so-far", help="Run nothing: the tables of what is done, also beside a worker at work.")
+    ] = False,
     heartbeat: shared.Heartbeat = 20,
     json: shared.Json = False,
 ) -> None:
@@ -84,11 +87,17 @@ def compare(
         space=None if searched is None else tuple(searched),
     )
     folder = output or Path("runs") / (file.stem + ("-small" if small else "") if file else "compare")
+    if so_far and storage is None and not (folder / "study.db").exists():
+        raise UserError(f"there is no study in {folder} yet; leave --so-far out to begin it")
     opened, name = shared.opened(folder, storage, study, heartbeat)
     try:
-        compared = compare_methods(comparison, opened, folder, name=name, console=notes, keep_models=keep_models)
+        compared = compare_methods(
+            comparison, opened, folder, name=name, console=notes, keep_models=keep_models, so_far=so_far
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"what is done is kept in {folder}; the same command goes on from there") from None
+    if so_far and not compared.runs:
+        raise UserError(f"none of the tables' {compared.missing} runs is done yet")
     values = write_comparison(compared, folder, asked.about)
     if json:
         print_json(values)
@@ -112,7 +121,8 @@ def write_comparison(compared: Any, folder: Path, about: str) -> dict[str, Any]:
     shown = [tables.table_of(group) for group in compared.groups]
     if len(compared.groups) > 1:
         shown.insert(0, tables.overview(compared.groups))
-    sentences = [group.sentence(arm) for group in compared.groups for arm in group.verdicts]
+    sentences = [f"{compared.missing} runs are still to be done."] if compared.missing else []
+    sentences += [group.sentence(arm) for group in compared.groups for arm in group.verdicts]
     texts = {
         "table.md": tables.page(about or "Comparison", command, shown, sentences),
         "table.tex": "\n\n".join(map(tables.latex, shown)) + "\n",
@@ -151,6 +161,8 @@ def show_comparison(compared: Any) -> None:
             printed.add_row(*row)
         results.print(printed)
         results.print()
+    if compared.missing:
+        results.print(f"{compared.missing} runs are still to be done.\n", markup=False, highlight=False)
     for group in compared.groups:
         where = f"{group.task}: " if len(compared.groups) > 1 else ""
         for arm in group.verdicts:

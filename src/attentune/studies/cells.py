@@ -11,7 +11,7 @@ from rich.console import Console
 
 from attentune.studies.progress import Begins, shown
 from attentune.studies.runs import Outcome, as_values, recipe_key, run_alone
-from attentune.studies.work import LABEL, Cell, Standing, work
+from attentune.studies.work import LABEL, Cell, Standing, standing_of, work
 from attentune.training import Recipe, written_whole
 
 if TYPE_CHECKING:
@@ -38,8 +38,11 @@ def run_cells(
     console: Console | None = None,
     keep_models: bool = False,
     run: RunOne = run_alone,
+    so_far: bool = False,
 ) -> Standing:
-    """Do the runs of recipes that aren't done yet."""
+    """Do the runs of recipes that aren't done yet; `so_far`, do none, and tell how far they are."""
+    if so_far:
+        return standing_of(study, cells)
     with shown(console, what) as (watch, begins):
         return work(study, cells, lambda trial: _do(trial, output / "runs", keep_models, begins, run), watch)
 

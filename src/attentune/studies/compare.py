@@ -81,6 +81,8 @@ class Compared:
     """What the searches chose, and by which score."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why runs failed, by their labels."""
+    missing: int = 0
+    """How many runs of the tables are still to be done."""
 
 
 def compare(
@@ -92,8 +94,9 @@ def compare(
     console: Console | None = None,
     keep_models: bool = False,
     run: RunOne = run_alone,
+    so_far: bool = False,
 ) -> Compared:
-    """Do all runs that aren't done yet, with whoever else works at them, and compare."""
+    """Do all runs that aren't done yet, with whoever else works at them, and compare; `so_far`, compare what is done."""
     if not comparison.budget and (either := next((arm for arm in comparison.arms if arm.others), None)):
         raise UserError(f"which of {either} it shall be is for a search to say: give --budget")
     # Seeds go outermost: a study that is broken off has whole seeds of everything.
@@ -105,7 +108,7 @@ def compare(
             Start(comparison.recipe(*place, SEARCH_SEED), comparison.space_of(place[-1]), _searched(*place, comparison))
             for place in places
         ]
-        best = search(sides, comparison.budget, storage, output, name=name, console=console, run=run)
+        best = search(sides, comparison.budget, storage, output, name=name, console=console, run=run, so_far=so_far)
         found = dict(zip(places, best, strict=True))
         recipes = {place: with_fields(recipe, found[place[:3]].chosen) for place, recipe in recipes.items()}
     cells = [
@@ -113,7 +116,14 @@ def compare(
         for (model, task, arm, seed), recipe in recipes.items()
     ]
     standing = run_cells(
-        open_study(storage, name), cells, output, what="compare", console=console, keep_models=keep_models, run=run
+        open_study(storage, name),
+        cells,
+        output,
+        what="compare",
+        console=console,
+        keep_models=keep_models,
+        run=run,
+        so_far=so_far,
     )
     outcomes = outcomes_of(standing)
     groups = []
@@ -122,6 +132,8 @@ def compare(
         for arm in comparison.arms:
             keys = {seed: recipe_key(recipes[model, task, arm, seed]) for seed in comparison.seeds}
             by_arm[str(arm)] = {seed: outcomes[key] for seed, key in keys.items() if key in outcomes}
+        if so_far and not any(by_arm.values()):
+            continue
         example = recipes[model, task, comparison.arms[0], comparison.seeds[0]]
         groups.append(compare_sides(example.data.name, model, str(baseline_of(comparison.arms)), by_arm))
     labels = {cell.key: cell.label for cell in cells}
@@ -134,6 +146,7 @@ def compare(
         ],
         [asdict(one) | {"model": model, "task": task, "method": str(arm)} for (model, task, arm), one in found.items()],
         {labels[key]: problem for key, problem in standing.failed.items()},
+        len(cells) - len(standing.done) - len(standing.failed),
     )
 
 

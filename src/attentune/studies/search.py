@@ -63,6 +63,7 @@ def search(
     name: str,
     console: Console | None = None,
     run: RunOne = run_alone,
+    so_far: bool = False,
 ) -> list[Found]:
     """The best of `budget` trials, for each side. All sides' trials are one queue, so that no worker waits for another's."""
     points = [[{}, *draws(side.space, budget - 1, SEARCH_SEED)] for side in sides]
@@ -75,7 +76,9 @@ def search(
         cell.key: cell for own in zip(recipes, labels, strict=True) for cell in map(recipe_cell, *own)
     }
     study = open_study(storage, f"{name}/search")
-    standing = run_cells(study, list(cells.values()), output / "search", what="search", console=console, run=run)
+    standing = run_cells(
+        study, list(cells.values()), output / "search", what="search", console=console, run=run, so_far=so_far
+    )
     scores = {key: outcome.score for key, outcome in outcomes_of(standing).items()}
     return [
         _best(own, [scores.get(recipe_key(tried)) for tried in tries])

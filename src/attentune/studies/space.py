@@ -206,7 +206,8 @@ OWN_PARAMETERS = {
     "rdrop": {"weight": "{0.1,0.5,1.0}"},
     "mixout": {"p": "{0.1,0.3,0.5,0.7,0.9}"},
 }
-"""What is searched, by method: what its paper tells of, where it does. Other guides have attention guiding's grid."""
+"""What is searched, by method: what its paper tells of, and for rdrop and mixout, whose papers' grids we don't know, values over
+the range that makes sense. Other guides have attention guiding's grid."""
 LR = "training.lr=log(1e-5,2e-4)"
 
 

@@ -3,46 +3,36 @@
 On several processes all of them do the same, and the first alone writes and speaks.
 """
 
-import shutil
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from torch import nn
 from transformers import PreTrainedModel, TrainerCallback, set_seed
-from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
-from attentune.methods import Drawn, Preparing, parse, save
-from attentune.tasks import Judged, Task
+from attentune.methods import Drawn, Preparing, parse
+from attentune.tasks import Task
 from attentune.training import processes
 from attentune.training.arguments import rows_of_each, training_arguments
-from attentune.training.card import NAME as CARD
 from attentune.training.card import model_card
-from attentune.training.checkpoints import last_good, sync_to_disk, told_of_disk
 from attentune.training.class_weights import weighted_loss, weights_of_classes
 from attentune.training.columns import cores, draw
 from attentune.training.encoding import Encoded, encode, training_texts
 from attentune.training.evaluation import details_of, evaluate_all, scores_of, watched
 from attentune.training.evaluations import Other
 from attentune.training.layers import begin_anew
-from attentune.training.lora import adapt, merged, save_adapter
-from attentune.training.memory import peak_memory_mb
+from attentune.training.lora import adapt
 from attentune.training.models import load_for_classification
-from attentune.training.precision import takes_bf16
 from attentune.training.prediction import Predictor
-from attentune.training.progress import ShowProgress, show_work, stage
+from attentune.training.progress import show_work
 from attentune.training.recipe import Recipe
 from attentune.training.run_folder import RunFolder, versions
-from attentune.training.stopping import StopEarly, StopOnSignal
+from attentune.training.running import Fitting, Running, Say, cost, save_checkpoint
+from attentune.training.stopping import StopEarly
 from attentune.training.trainer import Trainer
 from attentune.training.trial import try_method
-from attentune.training.trust import require_trust
-
-Say = Callable[[str], None]
 
 
 def run_recipe(
@@ -57,11 +47,7 @@ def run_recipe(
 
     `say` is told, line by line, what is used and found on the way; progress goes to `console`. `callbacks` go to the trainer.
     """
-    processes.join()
-    with processes.agreed():
-        if processes.is_first():
-            RunFolder.check_free(output)
-    return _Run(recipe, Path(output), console, say, callbacks).whole()
+    return _Run(recipe, Path(output), console, say, callbacks).anew()
 
 
 def resume_run(
@@ -71,22 +57,7 @@ def resume_run(
 
     Code that the model brings along is run only if it is allowed anew: the folder may be a stranger's.
     """
-    processes.join()
-    with processes.agreed():
-        folder = RunFolder.interrupted(path)
-        recipe = folder.recipe()
-        require_trust(recipe, trust_remote_code, f"the run in {path}")
-        checkpoint, passed_over = last_good(folder.steps)
-    run = _Run(recipe, folder.path, console, say)
-    for line in passed_over:
-        run.say(line)
-    run.say(f"resuming from {checkpoint}" if checkpoint else "there is no whole checkpoint yet: beginning anew")
-    changed = folder.versions_changed()
-    if changed:
-        run.say(f"not the versions that the run began with, so that its last digits may differ: {', '.join(changed)}")
-    if checkpoint is not None and len(list(checkpoint.glob("rng_state*.pth"))) != processes.count():
-        run.say("not as many processes as before, so that other random numbers are drawn from here on")
-    return run.whole(folder, checkpoint)
+    return _Run.resumed(path, trust_remote_code, console, say)
 
 
 class _Loaded(NamedTuple):
@@ -100,25 +71,12 @@ class _Loaded(NamedTuple):
     drawn: list[Drawn]
 
 
-@dataclass
-class _Run:
-    recipe: Recipe
-    path: Path
-    console: Console | None
-    tell: Say
-    callbacks: Sequence[TrainerCallback] = ()
+class _Run(Running[Recipe]):
+    command = "train"
 
-    def __post_init__(self) -> None:
-        if not processes.is_first():
-            self.console, self.tell = Console(quiet=True), lambda line: None
-        self.console = self.console or Console(stderr=True)
-
-    def say(self, line: str) -> None:
-        self.tell(line)
-
-    def stage(self, what: str) -> AbstractContextManager[None]:
-        assert self.console is not None
-        return stage(self.console, what)
+    @classmethod
+    def recipe_of(cls, folder: RunFolder) -> Recipe:
+        return folder.recipe()
 
     def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
         """All of the run, or the rest of it in a folder that is there."""
@@ -130,30 +88,29 @@ class _Run:
                 folder = self._begin(loaded.drawn)
         for part in loaded.drawn:
             self.say(part.note)
-        bf16 = takes_bf16(self.recipe.training.precision)
         if encoded.note:
             self.say(encoded.note)
-        shared = f"; {processes.count()} processes" if processes.count() > 1 else ""
-        self.say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {self.recipe.method}{shared}")
+        bf16 = self.precision()
         with processes.agreed():
-            trainer, stop, progress = self._trainer(folder, loaded, bf16)
-        try:
-            with stop.listening():
-                result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            seconds = trainer.seconds
-            if stop.stopped_at is not None:
-                raise KeyboardInterrupt(
-                    f"a checkpoint of step {stop.stopped_at:,} is kept; go on with: "
-                    f"attentune train --resume --output {self.path}"
-                )
-            judged = evaluate_all(trainer, task, encoded)
-        finally:
-            progress.stop()
-        metrics = self._metrics(task, judged, len(encoded.train), trainer, result.training_loss, seconds)
+            fitting = self._fitting(folder, loaded, bf16)
+        trainer = fitting.trainer
+        loss, seconds, judged = self.trained(fitting, checkpoint, lambda: evaluate_all(trainer, task, encoded))
+        metrics = {
+            "task": task.name,
+            "method": self.recipe.method,
+            "seed": self.recipe.training.seed,
+            "eval": scores_of(judged),
+            "train": cost(trainer, len(encoded.train), loss, seconds),
+            "model": self.recipe.model,
+            "inputs": {"text": task.text, "text_pair": task.text_pair},
+            "deciding": task.deciding,
+            "kind": task.kind,
+            "details": details_of(judged),
+        }
         with processes.agreed():
             if processes.is_first():
                 card = model_card(self.recipe, metrics, versions(), task.source)
-                plain = _save(trainer.plain_model, loaded.tokenizer, folder, card)
+                plain = save_checkpoint(trainer.plain_model, loaded.tokenizer, folder, card)
                 metrics["also"] = self._judge_others(loaded, plain, folder)
                 folder.write_log(trainer.state.log_history)
                 folder.write_judged(judged, tag=self.recipe.method)
@@ -161,32 +118,6 @@ class _Run:
                 if self.recipe.training.save_steps is None:
                     folder.drop_steps()  # early stopping or a signal needed them, and nobody asked to keep them
         return folder
-
-    def _metrics(
-        self, task: Task, judged: dict[str, Judged], rows: int, trainer: Trainer, loss: float, seconds: float
-    ) -> dict[str, Any]:
-        losses = processes.gathered(loss)
-        return {
-            "task": task.name,
-            "method": self.recipe.method,
-            "seed": self.recipe.training.seed,
-            "eval": scores_of(judged),
-            "train": {
-                "loss": sum(losses) / len(losses),
-                "examples": rows,
-                "steps": trainer.state.global_step,
-                "epochs": round(trainer.state.epoch or 0, 4),
-                "seconds": round(seconds, 2),
-                "peak_memory_mb": round(max(processes.gathered(peak_memory_mb()))),
-                "precision": "bf16" if trainer.args.bf16 else "fp32",
-                "processes": processes.count(),
-            },
-            "model": self.recipe.model,
-            "inputs": {"text": task.text, "text_pair": task.text_pair},
-            "deciding": task.deciding,
-            "kind": task.kind,
-            "details": details_of(judged),
-        }
 
     def _load(self) -> _Loaded:
         recipe = self.recipe
@@ -238,11 +169,10 @@ class _Run:
             part.save(folder.path)
         return folder
 
-    def _trainer(self, folder: RunFolder, loaded: _Loaded, bf16: bool) -> tuple[Trainer, StopOnSignal, ShowProgress]:
+    def _fitting(self, folder: RunFolder, loaded: _Loaded, bf16: bool) -> Fitting[Trainer]:
         task, encoded = loaded.task, loaded.encoded
         training = self.recipe.training
-        assert self.console is not None
-        progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
+        progress, stop = self.shown()
         callbacks: list[TrainerCallback] = [progress, stop, *self.callbacks]
         if training.early_stopping:
             callbacks.append(StopEarly(training.early_stopping))
@@ -280,35 +210,11 @@ class _Run:
                 f"the run can't be reported to {', '.join(training.report_to)} (training.report_to): {first}; "
                 "install that tracker, or name another"
             ) from error
-        trainer.remove_callback(PrinterCallback)
-        if processes.rank():  # or dropout would be the same on every process
-            set_seed(training.seed + processes.rank())
-        return trainer, stop, progress
+        self.ready(trainer)
+        return Fitting(trainer, stop, progress)
 
 
 def _more_rows(recipe: Recipe, count: int) -> int:
     """How many rows the method adds to so many of training."""
     parts = parse(recipe.method).parts
     return sum(len(part.extra_rows(count, recipe.training.seed)) for part in parts if isinstance(part, Preparing))
-
-
-def _save(model: nn.Module, tokenizer: Any, folder: RunFolder, card: str) -> PreTrainedModel:
-    """The checkpoint with its card, whole or not at all; an adapter beside it, where one was trained. The model as it is kept."""
-    part = folder.checkpoint.with_name("checkpoint.part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        with told_of_disk("the trained model", folder.path):
-            plain = merged(model)
-            if plain is not model:
-                save_adapter(model, folder.adapter)
-            save(plain, part, tokenizer)
-            (part / CARD).write_text(card, encoding="utf-8")
-            sync_to_disk(part)
-            shutil.rmtree(folder.checkpoint, ignore_errors=True)  # of the same run, stopped before its end
-            part.rename(folder.checkpoint)
-        return plain
-    except UserError:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
-    except Exception as error:
-        raise UserError(f"the model can't be saved in {folder.checkpoint}: {error}") from error

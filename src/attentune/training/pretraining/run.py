@@ -6,24 +6,19 @@ On several processes all of them do the same, and the first alone writes and spe
 import json
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 from rich.console import Console
 from transformers import AutoTokenizer, PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, set_seed
-from transformers.trainer_callback import PrinterCallback
 
 from attentune.errors import UserError
 from attentune.methods import parse
 from attentune.training import processes
 from attentune.training.arguments import Plan, rows_of_each, training_arguments
-from attentune.training.checkpoints import last_good
 from attentune.training.lengths import longest_length
-from attentune.training.memory import peak_memory_mb
-from attentune.training.precision import takes_bf16
 from attentune.training.pretraining.card import pretraining_card
 from attentune.training.pretraining.corpus import Corpus, load_corpus
 from attentune.training.pretraining.masking import Masking
@@ -32,12 +27,9 @@ from attentune.training.pretraining.packing import Frame, packed, tokenized, tok
 from attentune.training.pretraining.recipe import PretrainingRecipe
 from attentune.training.pretraining.trainer import DrawnBlocks, PretrainingTrainer
 from attentune.training.pretraining.vocabulary import tokenizer_of, train_vocabulary
-from attentune.training.progress import ShowProgress, stage
-from attentune.training.run import Say, _save
 from attentune.training.run_folder import RunFolder, json_line, versions, write_whole
-from attentune.training.stopping import StopOnSignal
+from attentune.training.running import Fitting, Running, Say, cost, save_checkpoint
 from attentune.training.trial import try_method
-from attentune.training.trust import require_trust
 
 HELD_OUT_SEED = 0
 """Of the masks of held-out text, which are the same in every run."""
@@ -58,11 +50,7 @@ def pretrain(
     `say` is told, line by line, what is used and found on the way; progress goes to `console`. `callbacks` are
     transformers' own, to look at the model while it is trained.
     """
-    processes.join()
-    with processes.agreed():
-        if processes.is_first():
-            RunFolder.check_free(output)
-    return _Pretraining(recipe, Path(output), console, say, callbacks).whole()
+    return _Pretraining(recipe, Path(output), console, say, callbacks).anew()
 
 
 def resume_pretraining(
@@ -74,19 +62,7 @@ def resume_pretraining(
     callbacks: Sequence[TrainerCallback] = (),
 ) -> RunFolder:
     """Go on with a run that was interrupted, from its last whole checkpoint, to the end that it would have had."""
-    processes.join()
-    with processes.agreed():
-        folder = RunFolder.interrupted(path)
-        recipe = PretrainingRecipe.from_yaml(folder.recipe_file)
-        require_trust(recipe, trust_remote_code, f"the run in {path}")
-        checkpoint, passed_over = last_good(folder.steps)
-    run = _Pretraining(recipe, folder.path, console, say, callbacks)
-    for line in passed_over:
-        run.say(line)
-    run.say(f"resuming from {checkpoint}" if checkpoint else "there is no whole checkpoint yet: beginning anew")
-    if changed := folder.versions_changed():
-        run.say(f"not the versions that the run began with, so that its last digits may differ: {', '.join(changed)}")
-    return run.whole(folder, checkpoint)
+    return _Pretraining.resumed(path, trust_remote_code, console, say, callbacks)
 
 
 @dataclass(frozen=True)
@@ -106,25 +82,12 @@ class _Loaded:
         return [self.train._fingerprint, self.validation._fingerprint]
 
 
-@dataclass
-class _Pretraining:
-    recipe: PretrainingRecipe
-    path: Path
-    console: Console | None
-    tell: Say
-    callbacks: Sequence[TrainerCallback] = field(default_factory=tuple)
+class _Pretraining(Running[PretrainingRecipe]):
+    command = "pretrain"
 
-    def __post_init__(self) -> None:
-        if not processes.is_first():
-            self.console, self.tell = Console(quiet=True), lambda line: None
-        self.console = self.console or Console(stderr=True)
-
-    def say(self, line: str) -> None:
-        self.tell(line)
-
-    def stage(self, what: str) -> AbstractContextManager[None]:
-        assert self.console is not None
-        return stage(self.console, what)
+    @classmethod
+    def recipe_of(cls, folder: RunFolder) -> PretrainingRecipe:
+        return PretrainingRecipe.from_yaml(folder.recipe_file)
 
     def whole(self, folder: RunFolder | None = None, checkpoint: Path | None = None) -> RunFolder:
         """All of the run, or the rest of it in a folder that is there."""
@@ -139,42 +102,19 @@ class _Pretraining:
         loaded = self._load(folder)
         with processes.agreed():
             folder = self._begin(loaded) if folder is None else self._go_on(loaded, folder)
-        bf16 = takes_bf16(recipe.training.precision)
-        shared = f"; {processes.count()} processes" if processes.count() > 1 else ""
-        self.say(f"precision: {'bfloat16 autocast' if bf16 else 'float32'}; method: {recipe.method}{shared}")
+        bf16 = self.precision()
         with processes.agreed():
-            trainer, stop, progress = self._trainer(folder, loaded, bf16)
-        try:
-            with stop.listening():
-                result = trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-            if stop.stopped_at is not None:
-                raise KeyboardInterrupt(
-                    f"a checkpoint of step {stop.stopped_at:,} is kept; go on with: "
-                    f"attentune pretrain --resume --output {self.path}"
-                )
-            seconds = trainer.seconds
-            held_out = trainer.evaluate()
-        finally:
-            progress.stop()
-        losses = processes.gathered(result.training_loss)
+            fitting = self._fitting(folder, loaded, bf16)
+        trainer = fitting.trainer
+        loss, seconds, held_out = self.trained(fitting, checkpoint, trainer.evaluate)
         tokens = tokens_seen(trainer, loaded)
         metrics = {
             "task": recipe.data.name,
             "method": recipe.method,
             "seed": recipe.training.seed,
             "eval": {"loss": held_out["eval_loss"], "perplexity": held_out["eval_perplexity"]},
-            "train": {
-                "loss": sum(losses) / len(losses),
-                "examples": len(loaded.train),
-                "steps": trainer.state.global_step,
-                "epochs": round(trainer.state.epoch or 0, 4),
-                "tokens": tokens,
-                "seconds": round(seconds, 2),
-                "tokens_per_second": round(tokens / seconds),
-                "peak_memory_mb": round(max(processes.gathered(peak_memory_mb()))),
-                "precision": "bf16" if bf16 else "fp32",
-                "processes": processes.count(),
-            },
+            "train": cost(trainer, len(loaded.train), loss, seconds)
+            | {"tokens": tokens, "tokens_per_second": round(tokens / seconds)},
             "model": recipe.model or (recipe.new and recipe.new.model_dump()),
             "inputs": {"text": recipe.data.text, "text_pair": None},
             "deciding": "loss",
@@ -182,7 +122,7 @@ class _Pretraining:
         with processes.agreed():
             if processes.is_first():
                 card = pretraining_card(recipe, metrics, versions())
-                _save(trainer.plain_model, loaded.tokenizer, folder, card)
+                save_checkpoint(trainer.plain_model, loaded.tokenizer, folder, card)
                 folder.write_log(trainer.state.log_history)
                 write_curve(folder, trainer.state)
                 folder.write_metrics(metrics)
@@ -272,11 +212,8 @@ class _Pretraining:
             )
         return folder
 
-    def _trainer(
-        self, folder: RunFolder, loaded: _Loaded, bf16: bool
-    ) -> tuple[PretrainingTrainer, StopOnSignal, ShowProgress]:
+    def _fitting(self, folder: RunFolder, loaded: _Loaded, bf16: bool) -> Fitting[PretrainingTrainer]:
         training = self.recipe.training
-        assert self.console is not None
         steps = Plan.of(training, len(loaded.train)).steps
         training = training.model_copy(update={"eval_steps": training.eval_steps or math.ceil(steps / EVALUATIONS)})
         arguments = training_arguments(
@@ -285,7 +222,7 @@ class _Pretraining:
         arguments.eval_on_start = True
         arguments.remove_unused_columns = False
         arguments.per_device_eval_batch_size = rows_of_each(training)
-        progress, stop = ShowProgress(self.console), StopOnSignal(self.say)
+        progress, stop = self.shown()
         masking = self.recipe.masking
         trainer = PretrainingTrainer(
             loaded.model,
@@ -298,10 +235,8 @@ class _Pretraining:
             method=self.recipe.method,
             callbacks=[progress, stop, _Curve(folder, self.say), *self.callbacks],
         )
-        trainer.remove_callback(PrinterCallback)
-        if processes.rank():  # or dropout would be the same on every process
-            set_seed(training.seed + processes.rank())
-        return trainer, stop, progress
+        self.ready(trainer)
+        return Fitting(trainer, stop, progress)
 
 
 class _Curve(TrainerCallback):
