@@ -111,15 +111,15 @@ def test_a_mistake_is_told_once_and_ends_all(tiny_recipe, tmp_path):
 ONE_OF_TWO = """
 import os, signal, sys
 from attentune.training import processes
-from attentune.training import run
-class Odd(run.ShowProgress):
+from attentune.training import running
+class Odd(running.ShowProgress):
     def on_step_begin(self, args, state, control, model=None, **kwargs):
         if state.global_step == 2 and processes.rank() == 1:
             if what == "diverges":
                 model.classifier.weight.data.fill_(float("nan"))
             else:
                 os.kill(os.getpid(), signal.SIGTERM)
-run.ShowProgress = Odd
+running.ShowProgress = Odd
 what = sys.argv[1]
 sys.argv[1] = "train"
 from attentune.cli import main
