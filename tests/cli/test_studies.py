@@ -34,7 +34,7 @@ def test_compare_trains_each_run_in_a_process_of_its_own_and_goes_on(attentune, 
     assert code == 0
     assert "2 of 2 runs are done already" in told
     assert "with one seed, which is no evidence" in printed
-    for name in ("table.md", "table.tex", "table.csv", "results.json", "study.db"):
+    for name in ("table.md", "table.tex", "table.csv", "results.json", "study.db", "differences.png"):
         assert (tmp_path / "out" / name).stat().st_size > 0
     assert "attentune compare --methods" in (tmp_path / "out" / "table.md").read_text()
     assert not list((tmp_path / "out").glob("runs/*/checkpoint"))

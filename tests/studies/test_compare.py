@@ -18,6 +18,7 @@ from quick import quick_run
 from attentune.errors import UserError
 from attentune.studies import Arm, Comparison, compare, open_storage, parse_arms, read_study, tables
 from attentune.studies.arms import baseline_of
+from attentune.studies.plots import differences_figure, draw_differences
 from attentune.studies.runs import Answers, Outcome
 from attentune.studies.verdicts import compare_sides
 
@@ -120,6 +121,25 @@ def test_a_budget_gives_every_side_as_many_trials_on_held_out_training_rows(tmp_
         assert one["score"] == best["score"]
         own = {recipe.training.lr for recipe in reported if (recipe.method == "none") is (one["method"] == "none")}
         assert own == {one["chosen"].get("training.lr", 5e-5)}
+
+
+def test_the_picture_shows_each_seed_the_mean_and_the_interval(tmp_path):
+    question = asked("none; mdg(0.1); pdg(0.1)", seeds=4, tasks=("rte", "cola"))
+    found = compare(question, open_storage(tmp_path), tmp_path, run=quick_run)
+    figure = differences_figure(found.groups)
+    assert [axis.get_title() for axis in figure.axes] == ["rte, minilm", "cola, minilm"]
+    for axis, group in zip(figure.axes, found.groups, strict=True):
+        plain = {side.arm: side.scores for side in group.sides}
+        for row, name in enumerate(("mdg(weight=0.1)", "pdg(weight=0.1)")):
+            seeds, mean = axis.collections[2 * row].get_offsets(), axis.collections[2 * row + 1].get_offsets()
+            expected = [100 * (plain[name][seed] - plain["none"][seed]) for seed in range(1, 5)]
+            assert seeds[:, 0].tolist() == pytest.approx(expected)
+            assert mean.tolist()[0] == pytest.approx([sum(expected) / 4, row])
+            interval = group.verdicts[name].tests.interval
+            line = axis.lines[1 + row].get_xdata()  # the first is that of no difference
+            assert list(line) == pytest.approx([100 * interval.low, 100 * interval.high])
+    draw_differences(found.groups, tmp_path / "d.png")
+    assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_is_done_so_far_is_compared_and_nothing_run(tmp_path):

@@ -103,7 +103,7 @@ def compare(
         print_json(values)
     else:
         show_comparison(compared)
-        results.print(f"tables, raw results: {folder}", markup=False, highlight=False)
+        results.print(f"tables, picture, raw results: {folder}", markup=False, highlight=False)
     if compared.failed:
         first, problem = next(iter(compared.failed.items()))
         raise UserError(
@@ -113,8 +113,8 @@ def compare(
 
 
 def write_comparison(compared: Any, folder: Path, about: str) -> dict[str, Any]:
-    """All forms of the table, each whole; the raw results as JSON."""
-    from attentune.studies import tables, write_json
+    """All forms of the table, each whole; a picture; the raw results as JSON."""
+    from attentune.studies import plots, tables, write_json
     from attentune.training import versions, written_whole
 
     command = shared.command_line()
@@ -131,6 +131,8 @@ def write_comparison(compared: Any, folder: Path, about: str) -> dict[str, Any]:
     for name, content in texts.items():
         with written_whole(folder / name) as file:
             file.write(content)
+    if any(group.verdicts for group in compared.groups):
+        plots.draw_differences([group for group in compared.groups if group.verdicts], folder / "differences.png")
     values = tables.without_nan(
         {
             "command": command,

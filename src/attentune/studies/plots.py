@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from attentune.studies.verdicts import SIGNIFICANT, Group
+
 BLUE, ORANGE, GREY = "#2a6f97", "#d1495b", "#8d99ae"
 
 
@@ -101,6 +103,52 @@ def draw_points(
     axis.grid(axis="x", alpha=0.3)
     axis.set_xlabel(f"{metric}, in points")
     _save(figure, path)
+
+
+def draw_differences(groups: Sequence[Group], path: Path) -> None:
+    """A panel for each task and model: how far each method is from the baseline, its interval, and every seed."""
+    figure = differences_figure(groups)
+    _save(figure, path)
+
+
+def differences_figure(groups: Sequence[Group]) -> Any:
+    """The picture of `draw_differences`, which matplotlib can go on with."""
+    from matplotlib import pyplot
+
+    names = list(dict.fromkeys(side.arm for group in groups for side in group.sides if side.arm != group.baseline))
+    pyplot.close(_figure()[0])  # sets matplotlib up
+    figure, axes = pyplot.subplots(
+        1, len(groups), figsize=(2.2 + 3.0 * len(groups), 1.3 + 0.36 * len(names)), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for axis, group in zip(axes[0], groups, strict=True):
+        _draw_group(axis, group, names)
+    axes[0, 0].set_yticks(range(len(names)), [_shown(name, 40) for name in names], fontsize=9)
+    axes[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    legend = f"mean, 95% interval, each seed; red: p < {SIGNIFICANT:g} by Holm's correction"
+    figure.supxlabel(legend, fontsize=8, x=0.99, ha="right")
+    return figure
+
+
+def _draw_group(axis: Any, group: Group, names: Sequence[str]) -> None:
+    scores = {side.arm: side.scores for side in group.sides}
+    plain = scores[group.baseline]
+    axis.axvline(0, color="black", linewidth=0.8)
+    for row, name in enumerate(names):
+        if (verdict := group.verdicts.get(name)) is None:
+            continue
+        found, colour = verdict.tests, ORANGE if verdict.is_significant else BLUE
+        own = [100 * (score - plain[seed]) for seed, score in scores[name].items() if seed in plain]
+        axis.scatter(own, [row] * len(own), color=GREY, s=9, alpha=0.7)
+        if np.isfinite(found.interval.low):
+            axis.plot([100 * found.interval.low, 100 * found.interval.high], [row, row], color=colour, linewidth=1.6)
+        axis.scatter([100 * found.difference], [row], color=colour, s=26, zorder=3)
+    for side in ("top", "right", "left"):
+        axis.spines[side].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_title(f"{group.task}, {_shown(group.model, 24)}", fontsize=10)
+    axis.set_xlabel(f"{group.metric} − that of {_shown(group.baseline, 24)}, points", fontsize=9)
 
 
 def _colours(count: int) -> list[Any]:
