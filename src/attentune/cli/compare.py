@@ -153,6 +153,8 @@ def show_comparison(compared: Any) -> None:
     from attentune.studies import tables
 
     for one in compared.chosen:
+        if one["score"] is None:  # not tried yet, or every trial failed
+            continue
         note(f"chosen for {one['method']} on {one['task'] or 'your data'}: {one['chosen'] or 'as given'}")
     shown = [tables.table_of(group) for group in compared.groups]
     if len(compared.groups) > 1:
