@@ -307,6 +307,7 @@ def test_a_study_file_has_a_small_form(tmp_path):
         "small: {compare: {tasks: [rte]}, recipe: {training: {epochs: 1}}}\n"
     )
     whole, small = (read_study(file, "compare", small=is_small) for is_small in (False, True))
+    assert (whole.about, small.about) == ("Table 1", "Table 1 (in small)")
     assert (whole.compare.tasks, whole.recipe["training"]) == (["mnli"], {"lr": 1e-5, "epochs": 5})
     assert (small.compare.tasks, small.compare.seeds, small.recipe["training"]) == (
         ["rte"],

@@ -67,7 +67,7 @@ def read_study(path: str | Path | None, kind: Kind, *, small: bool = False) -> S
     if path is None:
         if small:
             raise UserError(
-                "--small is for a study's file; give one, such as recipes/papers/attention-guiding/table-1.yaml"
+                "--small is for a study's file; give one, such as recipes/papers/attention-guiding/table-1-mnli.yaml"
             )
         return StudyFile()
     values = read_values(path)
@@ -77,7 +77,7 @@ def read_study(path: str | Path | None, kind: Kind, *, small: bool = False) -> S
     if small:
         if not isinstance(smaller, dict):
             raise UserError(f"the study {path} has no small form; leave --small out")
-        values = laid_over(values, smaller)
+        values = laid_over({**values, "about": f"{values.get('about', 'A study')} (in small)"}, smaller)
     try:
         study = StudyFile.model_validate(values)
     except ValidationError as error:
