@@ -116,6 +116,10 @@ def test_a_budget_gives_every_side_as_many_trials_on_held_out_training_rows(tmp_
     assert len(set(rates[0])) == 4
     reported = [recipe for recipe in ran if recipe.data.held_out is None]
     assert len(reported) == 4
+    told = tables.choices(found.chosen)
+    assert [row[0] for row in told.rows] == ["none", "mdg(weight=0.1)"]
+    assert [row[-1] for row in told.rows] == [f"{100 * one['score']:.2f}" for one in found.chosen]
+    assert tables.page("t", "c", [], [], told).count("what the searches chose") == 1
     for one in found.chosen:
         best = max(one["tried"], key=lambda tried: tried["score"])
         assert one["score"] == best["score"]

@@ -124,7 +124,7 @@ def write_comparison(compared: Any, folder: Path, about: str) -> dict[str, Any]:
     sentences = [f"{compared.missing} runs are still to be done."] if compared.missing else []
     sentences += [group.sentence(arm) for group in compared.groups for arm in group.verdicts]
     texts = {
-        "table.md": tables.page(about or "Comparison", command, shown, sentences),
+        "table.md": tables.page(about or "Comparison", command, shown, sentences, tables.choices(compared.chosen)),
         "table.tex": "\n\n".join(map(tables.latex, shown)) + "\n",
         "table.csv": tables.comma_separated(compared.groups),
     }

@@ -3,10 +3,11 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from attentune.studies.search import shown_point
 from attentune.studies.verdicts import Group, Side
 
 COLUMNS = (
@@ -52,6 +53,24 @@ def overview(groups: Sequence[Group]) -> Table:
         means = [group.sides[i].mean for group in groups]
         rows.append([side.arm, *cells, _figure(100 * sum(means) / len(means))])
     return Table("all tasks", ["method", *heads, "mean"], rows)
+
+
+def choices(chosen: Sequence[Mapping[str, Any]]) -> Table | None:
+    """What the searches chose, and by which score on held-out training rows; None where nothing was searched."""
+    several = len({one["model"] for one in chosen}) > 1
+    rows = [
+        [
+            one["method"],
+            *([one["model"]] if several else []),
+            one["task"] or "own data",
+            shown_point(one["chosen"]),
+            f"{100 * one['score']:.2f}",
+        ]
+        for one in chosen
+        if one["score"] is not None
+    ]
+    columns = ["method", *(["model"] if several else []), "task", "chosen", "score on held-out training rows"]
+    return Table("what the searches chose", columns, rows) if rows else None
 
 
 def in_width(table: Table, width: int) -> Table:
@@ -189,9 +208,13 @@ def without_nan(values: Any) -> Any:
     return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
-def page(title: str, command: str, tables: Sequence[Table], sentences: Sequence[str]) -> str:
+def page(
+    title: str, command: str, tables: Sequence[Table], sentences: Sequence[str], chosen: Table | None = None
+) -> str:
     """A comparison as a page of Markdown, with the command that made it."""
     parts = [f"# {title}", f"```sh\n{command}\n```"]
     parts += [f"## {table.title}\n\n{markdown(table)}" for table in tables]
     parts += [NOTE, "\n".join(f"- {sentence}" for sentence in sentences)]
+    if chosen is not None:
+        parts.append(f"## {chosen.title}\n\n{markdown(chosen)}")
     return "\n\n".join(parts) + "\n"
