@@ -70,16 +70,18 @@ def draw_importance(importance: Mapping[str, float], path: Path) -> None:
 
 
 def draw_curves(curves: Sequence[Curve], path: Path, *, along: str, metric: str, logarithmic: bool = False) -> None:
-    """Each curve with its deviation; words along the axis stand at equal distances."""
+    """Each curve with its deviation; words along the axis stand at equal distances, and nothing lies between them."""
     figure, axis = _figure()
     words = any(isinstance(place, str) for curve in curves for place in curve.places)
     order = list(dict.fromkeys(place for curve in curves for place in curve.places))
     for curve, colour in zip(curves, _colours(len(curves)), strict=True):
         places = [order.index(place) for place in curve.places] if words else list(curve.places)
-        errors = np.nan_to_num(np.asarray(curve.deviations, dtype=float))
+        errors = np.asarray(curve.deviations, dtype=float)
+        is_level = len(set(curve.means)) == 1  # such as the unguided model's, which is the same everywhere
         axis.errorbar(
-            places, 100 * np.asarray(curve.means), yerr=100 * errors, label=curve.name, color=colour, marker="o",
-            markersize=4, capsize=2, linewidth=1.4,
+            places, 100 * np.asarray(curve.means), yerr=None if np.isnan(errors).all() else 100 * np.nan_to_num(errors),
+            label=curve.name, color=colour, marker="o", markersize=4, capsize=2, linewidth=1.4,
+            linestyle="none" if words and not is_level else "solid",
         )  # fmt: skip
     if words:
         axis.set_xticks(range(len(order)), [str(place) for place in order])
