@@ -42,6 +42,14 @@ def test_two_workers_share_the_runs(workers, tmp_path):
     assert {by for _, by in group.lines("end")} == {worker.pid for worker in both}
 
 
+def test_workers_that_ask_at_the_same_moment_never_get_the_same_run(workers, tmp_path):
+    group = workers(f"sqlite:///{tmp_path / 'study.db'}", 30, 0.0)
+    crowd = [group.start() for _ in range(4)]
+    for worker in crowd:
+        assert json.loads(worker.communicate(timeout=300)[0]) == {f"run-{i}": i / 10 for i in range(30)}
+    assert Counter(run for run, _ in group.lines("begin")) == Counter(range(30))
+
+
 def test_all_workers_killed_and_one_started_again_end_with_the_same_table(workers, tmp_path):
     group = workers(f"sqlite:///{tmp_path / 'study.db'}", 6, 0.3)
     lost = group.kill_when_at_work(group.start(), after=2)

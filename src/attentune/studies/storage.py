@@ -11,7 +11,7 @@ import re
 import time
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attentune.errors import UserError
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
     from optuna.storages import RDBStorage
+    from sqlalchemy import Connection, Engine
 
 FILE = "study.db"
 HEARTBEAT = 20
@@ -60,13 +61,16 @@ def open_storage(output: Path, url: str | None = None, heartbeat: int = HEARTBEA
     is_file = url.startswith("sqlite")
     for attempt in range(ATTEMPTS):
         try:
-            return RDBStorage(
+            storage = RDBStorage(
                 url,
                 engine_kwargs={"connect_args": {"timeout": WAIT_FOR_LOCK}} if is_file else {"pool_pre_ping": True},
                 heartbeat_interval=heartbeat,
                 grace_period=SILENT_BEATS * heartbeat,
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
             )
+            if is_file:
+                _one_at_a_time(storage.engine)
+            return storage
         except (SQLAlchemyError, ImportError, ValueError, RuntimeError) as error:
             told = str(getattr(error, "orig", None) or error).strip()
             if attempt + 1 < ATTEMPTS and MADE_BY_ANOTHER.search(told):
@@ -78,6 +82,25 @@ def open_storage(output: Path, url: str | None = None, heartbeat: int = HEARTBEA
                 "--storage postgresql://user@host/name, or leave it out for a file in the output folder"
             ) from None
     raise AssertionError("the last attempt returns or raises")
+
+
+def _one_at_a_time(engine: Engine) -> None:
+    """Every transaction takes SQLite's lock as it begins.
+
+    Optuna hands a run to one worker alone by `SELECT … FOR UPDATE`, which SQLite doesn't know: of two workers that ask at
+    the same moment both would be given it.
+    """
+    from sqlalchemy import event
+
+    @event.listens_for(engine, "connect")
+    def _(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # or the driver would begin transactions by itself, and later
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Connection) -> None:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    engine.dispose()  # connections that were made before know nothing of it
 
 
 def without_password(url: str) -> str:
